@@ -46,8 +46,7 @@ func ttlRules() []rule {
 				// time, so the fastest calls decide.
 				life := p.fastest().Truncate(time.Millisecond) + 2*time.Millisecond - time.Microsecond
 				life = max(life, p.store.Features().MinTTL)
-				pause, rounds := life/2000, p.rounds(200)              // hardly any pause; a round meets the cut by chance
-				rounds = min(rounds, int(max(1, 10*time.Second/life))) // MinTTL may be seconds
+				pause, rounds := life/2000, p.rounds(200) // hardly any pause; a round meets the cut by chance
 				if p.has(virtual) {
 					pause, rounds = life/20, 2 // all calls take the same time
 				}

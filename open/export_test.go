@@ -3,5 +3,4 @@ package open
 var (
 	RedisTransport    = redisTransport
 	PostgresTransport = postgresTransport
-	EtcdTransport     = etcdTransport
 )

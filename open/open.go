@@ -12,13 +12,11 @@
 //	redlock:?node=redis://a:1&node=rediss://u:p@b:2/3  the same, each node with its own URL
 //	postgres://user:password@host:5432/database        tables in PostgreSQL; hosts with commas
 //	postgres://host/database?lock_mode=advisory        advisory locks of a PostgreSQL server
-//	etcd://user:password@h1:2379,h2,h3/prefix          an etcd cluster; etcds:// with TLS
 //
 // [Locker] is what most programs need. Every URL may have lock_ttl and lock_poll: see [Source]. A
 // URL for Redlock may also have lock_longest_ttl, which must be the same for all programs, and
 // lock_node_limit: see [quorum.Options]. The other keys are those of the store, or of each node:
-// see [rueidisstore.Open], and Open of store/etcd. A key that no store knows is an error, and so is
-// a key that is given
+// see [rueidisstore.Open]. A key that no store knows is an error, and so is a key that is given
 // twice. In passwords, write @ : / % as %40 %3A %2F %25.
 //
 // This is the only package that links all stores. A program that uses one store can import that
@@ -91,7 +89,7 @@ func (s *Source) Close() {
 func schemes() map[string]func(ctx context.Context, text string) (*Source, error) {
 	all := map[string]func(context.Context, string) (*Source, error){
 		"sqlite": openSQLite, "memory": openMemory, "redlock": openRedlock, "redlocks": openRedlock,
-		"postgres": openPostgres, "postgresql": openPostgres, "etcd": openEtcd, "etcds": openEtcd,
+		"postgres": openPostgres, "postgresql": openPostgres,
 	}
 	for _, s := range []string{
 		"redis", "rediss", "valkey", "valkeys", "redis+unix", "valkey+unix",

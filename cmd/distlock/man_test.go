@@ -65,7 +65,6 @@ redlock://h1,h2,h3/0                         a majority of servers; also redlock
 redlock:?node=URL&node=URL&node=URL          the same, each with a URL of its own
 postgres://user:password@host/database       tables of PostgreSQL; see distlock-migrate(1)
 postgres://host/database?lock_mode=advisory  its advisory locks
-etcd://h1:2379,h2,h3/prefix                  an etcd cluster; also etcds://
 .fi
 .SH ENVIRONMENT
 .PP

@@ -6,7 +6,7 @@ import "slices"
 func table() []mutant {
 	return slices.Concat(
 		root(), kinds(), kindsOnce(), deadlock(), keeper(), store(), sqlite(),
-		redis(), redisOwner(), redisReplies(), quorum(), pgadvisory(), postgres(), etcd(),
+		redis(), redisOwner(), redisReplies(), quorum(), pgadvisory(), postgres(),
 		fence(), proof(), cli(), contract(),
 	)
 }

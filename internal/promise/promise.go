@@ -24,13 +24,11 @@ const (
 	Redlock
 	Postgres
 	Advisory
-	Etcd
 )
 
 // Names are the heads of the columns, in order.
 var Names = []string{
 	"memory", "SQLite", "Redis", "Redis with replicas", "Redlock", "PostgreSQL", "advisory locks",
-	"etcd",
 }
 
 func (s Store) String() string { return Names[s] }

@@ -34,11 +34,8 @@ func Guarantees() (string, error) {
 }
 
 // README renders the table of promises for README.md. It leaves out the memory store, because
-// readers of README.md look for a store that processes can share, and advisory locks, which have a
-// page of their own: a page shows seven columns.
-func README() string {
-	return grid(Promises, slices.DeleteFunc(stores(), func(s Store) bool { return s == Memory || s == Advisory }))
-}
+// readers of README.md look for a store that processes can share.
+func README() string { return grid(Promises, stores()[SQLite:]) }
 
 func stores() []Store {
 	all := make([]Store, len(Names))

@@ -164,13 +164,13 @@ func text(e ast.Expr) []string {
 }
 
 // called are the names of the stores in tests, in the order of the constants.
-var called = []string{"memory", "sqlite", "redis", "replicated", "redlock", "postgres", "advisory", "etcd"}
+var called = []string{"memory", "sqlite", "redis", "replicated", "redlock", "postgres", "advisory"}
 
 // homes are folders with tests of certain stores.
 var homes = map[string][]Store{
 	"store/mem/": {Memory}, "store/sqlite/": {SQLite}, "store/redis/": {Redis, Replicated},
 	"store/quorum/":   {Redlock},
-	"store/postgres/": {Postgres}, "store/pgadvisory/": {Advisory}, "store/etcd/": {Etcd},
+	"store/postgres/": {Postgres}, "store/pgadvisory/": {Advisory},
 }
 
 // about returns the store of a subtest, which is the first word of its name.

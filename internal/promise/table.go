@@ -148,19 +148,6 @@ var fencesRise = Promise{
 				Tests:  []Test{"tests/guarantees/failover_test.go:TestFailover_advisory"},
 			},
 		},
-		Etcd: {
-			{
-				Answer: Yes,
-				What:   "a fence is 128 times the revision of the grant",
-				Tests:  append(etcdRules(`rule "fence"`), append(etcdHistory, etcdCluster...)...),
-			},
-			{
-				Answer: No,
-				When:   "if the cluster is restored from a backup or replaced by an empty one",
-				What:   "revisions start again from a lower number",
-				Tests:  []Test{"store/etcd/trouble_test.go:TestStore_replaced"},
-			},
-		},
 	},
 }
 
@@ -237,12 +224,6 @@ var clients = Promise{
 				What: "the lock is free at once. A holder that does not see the close trusts " +
 					"its lease until a renewal fails or the trust ends",
 				Tests: []Test{"tests/guarantees/link_test.go:TestCutOff_ended/advisory"},
-			},
-		},
-		Etcd: {
-			{
-				Answer: Yes,
-				Tests:  append(etcdHistory, "store/etcd/trouble_test.go:TestStore_cut_off"),
 			},
 		},
 	},

@@ -68,7 +68,6 @@ var clockForward = Promise{
 				Tests: []Test{"tests/guarantees/clock_test.go:TestClock_forward/advisory"},
 			},
 		},
-		Etcd: n(etcdClock),
 	},
 }
 
@@ -104,7 +103,6 @@ var clockBack = Promise{
 		Redlock:    later("redlock"),
 		Postgres:   later("postgres"),
 		Advisory:   later("advisory"),
-		Etcd:       n(etcdClock),
 	},
 }
 
@@ -147,14 +145,5 @@ var hostAsleep = Promise{
 		Redlock:    paused("tests/guarantees/clock_test.go:TestClock_node/bare_majority"),
 		Postgres:   paused("tests/guarantees/clock_test.go:TestClock_forward/postgres"),
 		Advisory:   paused("tests/guarantees/clock_test.go:TestClock_forward/advisory"),
-		Etcd: {
-			{Yes, "if its operating system suspends it", "", asleep},
-			{
-				Answer: No,
-				When:   "if its hypervisor pauses it",
-				What:   "its clocks stand still while the lease ends by the clock of the leader",
-				Tests:  etcdRules(`rule "expiry"`),
-			},
-		},
 	},
 }

@@ -108,13 +108,6 @@ var crash = Promise{
 				},
 			},
 		},
-		Etcd: {
-			{
-				Answer: Yes,
-				What:   "a member writes a grant to its disk before it counts",
-				Tests:  append([]Test{"store/etcd/trouble_test.go:TestStore_restart"}, etcdCluster...),
-			},
-		},
 	},
 }
 
@@ -178,13 +171,6 @@ var failover = Promise{
 				Tests: []Test{"tests/guarantees/failover_test.go:TestFailover_advisory"},
 			},
 		},
-		Etcd: {
-			{
-				Answer: Yes,
-				What:   "a new leader has every grant, and gives every lease its whole TTL again",
-				Tests:  etcdCluster,
-			},
-		},
 	},
 }
 
@@ -241,14 +227,6 @@ var serverLost = Promise{
 				When:   "after the failover",
 				What:   "a URL may name several hosts",
 				Tests:  []Test{"store/pgadvisory/fault_test.go:TestStore_failover"},
-			},
-		},
-		Etcd: {
-			{Yes, "if a minority of the members is lost", "", etcdCluster},
-			{
-				Answer: No,
-				When:   "if a majority of the members is lost",
-				Tests:  []Test{"store/etcd/cluster_test.go:TestCluster_minority"},
 			},
 		},
 	},

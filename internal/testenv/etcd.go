@@ -18,7 +18,6 @@ const installEtcd = `scripts/tools, and DISTLOCK_ETCD="$(scripts/tools path etcd
 // An EtcdCluster is an etcd cluster of one or more members.
 type EtcdCluster struct {
 	Members []*Server
-	Certs   *Certs // with TLS
 }
 
 // Etcd starts an etcd cluster, of one member unless Members is given, and returns when all members
@@ -26,7 +25,7 @@ type EtcdCluster struct {
 // cluster of one member; a member of a larger cluster must be replaced with etcd's own commands.
 func Etcd(t testing.TB, opts ...Option) *EtcdCluster {
 	t.Helper()
-	o := collect(t, "Etcd", opts, "Config", "Fsync", "Members", "TLS")
+	o := collect(t, "Etcd", opts, "Config", "Fsync", "Members")
 	e := &EtcdCluster{}
 	own(t, func(g *group) error {
 		e.Members = nil
@@ -51,27 +50,16 @@ func (e *EtcdCluster) start(g *group, o settings) error {
 			return err
 		}
 		s.URL = "http://" + s.Addr
-		if o.tls {
-			s.URL = "https://" + s.Addr
-		}
-		if o.tls && e.Certs == nil {
-			if e.Certs, err = NewCerts(s.folder.path); err != nil {
-				return err
-			}
-		}
 		peers[i] = fmt.Sprintf("m%d=http://%s", i, loopback(port))
 		e.Members = append(e.Members, s)
 	}
 	for i, s := range e.Members {
 		args := etcdArgs(s, i, peers, o)
-		if o.tls {
-			args = append(args, "--client-cert-auth", "--trusted-ca-file", e.Certs.CA, "--cert-file", e.Certs.Cert, "--key-file", e.Certs.Key)
-		}
 		s.stop = syscall.SIGTERM
 		s.plan = plan{
 			fill:  func() error { return nil },
 			cmd:   func() *exec.Cmd { return exec.Command(program, args...) },
-			ready: func(ctx context.Context) error { return e.ready(ctx, s.URL) },
+			ready: func(ctx context.Context) error { return etcdReady(ctx, s.URL) },
 			death: os.Kill,
 		}
 		if err := s.spawn(true); err != nil {
@@ -121,21 +109,14 @@ func etcdArgs(s *Server, i int, peers []string, o settings) []string {
 	return append(args, o.lines...)
 }
 
-// ready returns nil when the member is healthy, that is, sees a leader and can commit.
-func (e *EtcdCluster) ready(ctx context.Context, url string) error {
-	transport := &http.Transport{DisableKeepAlives: true} // the shared default would keep connections
-	if e.Certs != nil {
-		conf, err := e.Certs.Client()
-		if err != nil {
-			return err
-		}
-		transport.TLSClientConfig = conf
-	}
+// etcdReady returns nil when the member is healthy, that is, sees a leader and can commit.
+func etcdReady(ctx context.Context, url string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/health", nil)
 	if err != nil {
 		return err
 	}
-	res, err := (&http.Client{Transport: transport, Timeout: probeLimit}).Do(req)
+	// The transport is not the shared default, which would keep connections.
+	res, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: probeLimit}).Do(req)
 	if err != nil {
 		return err
 	}

@@ -52,7 +52,7 @@ func DebugCommand() Option { return Option{"DebugCommand", func(s *settings) { s
 func UnixSocket() Option { return Option{"UnixSocket", func(s *settings) { s.socket = true }} }
 
 // TLS makes the server speak TLS only, with certificates made for it; see [RedisServer.Certs].
-// Etcd requires a certificate from its clients too. Known to Redis and Etcd.
+// Known to Redis.
 func TLS() Option { return Option{"TLS", func(s *settings) { s.tls = true }} }
 
 // Password is required from clients. Known to Redis, RedisCluster, Sentinel (for the data

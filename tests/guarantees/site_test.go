@@ -21,7 +21,6 @@ import (
 type site struct {
 	redis []*testenv.RedisServer    // the nodes, or the primary and its replica
 	pg    []*testenv.PostgresServer // the primary
-	etcd  []*testenv.Server         // the members
 
 	url   string                                           // for another process
 	addrs []string                                         // of the servers that a client connects to
@@ -54,7 +53,7 @@ func (s *site) servers() []*testenv.Server {
 	for _, p := range s.pg {
 		all = append(all, p.Server)
 	}
-	return append(all, s.etcd...)
+	return all
 }
 
 // links are the proxies between one process and the servers.
@@ -77,7 +76,6 @@ var sites = map[string]func(t *testing.T) *site{
 	"redlock":    func(t *testing.T) *site { return onNodes(t, 3, longest) },
 	"postgres":   func(t *testing.T) *site { return onPostgres(testenv.Postgres(t), "") },
 	"advisory":   func(t *testing.T) *site { return onPostgres(testenv.Postgres(t), "&lock_mode=advisory") },
-	"etcd":       onEtcd,
 }
 
 // shared returns a site for a test that does not disturb the server: its own database on a server
@@ -114,20 +112,6 @@ func onLinks(t *testing.T, names []string, test func(t *testing.T, s *site)) {
 			test(t, shared(t, name))
 		})
 	}
-}
-
-// onEtcd returns a cluster of three members.
-func onEtcd(t *testing.T) *site {
-	url := func(addrs []string) string { return testenv.URL("etcd", addrs...) }
-	s := &site{
-		etcd: testenv.Etcd(t, testenv.Members(3)).Members,
-		open: func(t testing.TB, addrs ...string) driver.Store { return openURL(t, url(addrs)) },
-	}
-	for _, m := range s.etcd {
-		s.addrs = append(s.addrs, m.Addr)
-	}
-	s.url = url(s.addrs)
-	return s
 }
 
 // clients open a store on one Redis server, with each client library.

@@ -7,7 +7,6 @@ import (
 	"context"
 	"flag"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
@@ -45,9 +44,6 @@ var stores = map[string]func(t *testing.T) string{
 			url += "&node=" + testenv.Redis(t).URL
 		}
 		return url
-	},
-	"etcd": func(t *testing.T) string {
-		return "etcd://" + strings.TrimPrefix(testenv.Etcd(t).Endpoints()[0], "http://") + "/test"
 	},
 	"advisory": func(t *testing.T) string {
 		return testenv.Postgres(t, testenv.Shared()).Database(t) + "&lock_mode=advisory"

@@ -58,7 +58,7 @@ func TestOnce_forgets(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 3*soon)
 		defer cancel()
 		l := locker(t, url)
-		kept := max(500*time.Millisecond, store(t, url).Features().MinTTL)
+		const kept = 500 * time.Millisecond
 		o, err := distlock.NewOnce(l, kept,
 			&distlock.OnceOptions[int]{Failures: func(error) bool { return true }})
 		if err != nil {
