@@ -64,7 +64,7 @@ func contend(path, counter, long string) (n int, err error) {
 		})
 		// A busy machine: see patient. Nothing was added if the lock was not acquired.
 		busy := errors.Is(err, distlock.ErrUnavailable) || errors.Is(err, distlock.ErrUnknown)
-		if err != nil && !(busy && errors.Is(err, distlock.ErrNotAcquired)) {
+		if err != nil && (!busy || !errors.Is(err, distlock.ErrNotAcquired)) {
 			return n, err
 		}
 	}

@@ -187,7 +187,7 @@ func parse(text string) (opt rueidis.ClientOption, own *redis.Options, err error
 func options(values url.Values) (own *redis.Options, err error) {
 	own = &redis.Options{Prefix: values.Get("lock_prefix")}
 	if own.Prefix == "" && values.Has("lock_prefix") {
-		return nil, errors.New("redis: lock_prefix is empty: a key has a prefix, without lock_prefix it is lock:")
+		return nil, errors.New("redis: lock_prefix is empty: leave it out for the prefix \"lock:\"")
 	}
 	if n := values.Get("lock_replicas"); n != "" {
 		if own.Replicas, err = strconv.Atoi(n); err != nil || own.Replicas < 0 {
