@@ -113,7 +113,7 @@ func (l *Locker) take(ctx context.Context, mode Mode, name string, opts []Option
 // reached and written to: for readiness probes.
 func (l *Locker) Ping(ctx context.Context) error {
 	plain := func(o *options) error { // without the value and the like of users' locks
-		*o = options{ttl: o.ttl, first: o.first, most: o.most, holder: o.holder, onClose: o.onClose}
+		*o = options{ttl: o.ttl, first: o.first, most: o.most, holder: o.holder}
 		return nil
 	}
 	r, err := l.request(ctx, names.Check, l.self, ModeExclusive, []Option{plain})

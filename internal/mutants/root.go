@@ -310,11 +310,6 @@ func root() []mutant {
 			Test: "TestLease_Ensure",
 		},
 		{
-			Name: "probe-drops-on-close", Why: "a Locker that owns its store is never ready",
-			File: "locker.go", Old: "holder: o.holder, onClose: o.onClose}", New: "holder: o.holder}",
-			Pkg: "open", Test: "TestLocker",
-		},
-		{
 			Name: "break-without-a-bound", Why: "a lock that was granted after the look at its holders is broken",
 			File: "status.go", Old: "kinds[0].Key(name), upTo, reason)", New: "kinds[0].Key(name), 0, reason)",
 			Test: "TestLocker_Break",
