@@ -10,9 +10,9 @@ import (
 )
 
 // Context returns a context for the work under the lock. It ends with parent, and with the lease,
-// with the cause [ErrLost] or [ErrReleased]. The context of a function under [Locker.Do] and the like
-// ends with [ErrClosed] when [Locker.Close] begins, before the lease does. Its Err reads the clock at every call, for this lease
-// and for those of the contexts that parent was made of.
+// with the cause [ErrLost] or [ErrReleased]. The context of a function under [Locker.Do] and the
+// like ends with [ErrClosed] when [Locker.Close] begins, before the lease does. Its Err reads the
+// clock at every call, for this lease and for those of the contexts that parent was made of.
 // [FromContext] finds the lease in it. The lease remembers the context until it ends: if the lease
 // lasts longer than the work, use a parent that ends with the work. Like the functions of package
 // context, Context panics if parent is nil.

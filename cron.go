@@ -53,8 +53,8 @@ func (l *Locker) Cron(o *CronOptions, opts ...Option) (*Cron, error) {
 
 // Run runs f for the fire of a job, unless that fire ran or runs already, or an earlier one still
 // runs. It reports whether it ran f: a fire that is skipped is no error. An error is that of f, or
-// says that the store failed: it is [ErrNotAcquired] if ran is false. A job that fails or panics has
-// run, and the panic continues.
+// says that the store failed: it is [ErrNotAcquired] if ran is false. A job that fails or panics
+// has run, and the panic continues.
 //
 // A fire is known by the name and the time for which it was planned. That time has to be the same
 // in all schedulers: not the time at which one of them started the job. The name has at most 224

@@ -18,9 +18,9 @@ type Doer interface {
 // f ends when the lease is lost; [FromContext] finds the lease, and its fence, in it.
 //
 // Do returns an error if the lock was not acquired, if f returned one, or if the lease was lost
-// before f returned: a run that lost its lock never returns nil. If f failed and the lease was lost,
-// the error matches both. The error is [ErrNotAcquired] if and only if f did not run. If f panics or
-// ends its goroutine, Do unlocks, and the panic continues.
+// before f returned: a run that lost its lock never returns nil. If f failed and the lease was
+// lost, the error matches both. The error is [ErrNotAcquired] if and only if f did not run. If f
+// panics or ends its goroutine, Do unlocks, and the panic continues.
 //
 // f may unlock the lease itself. Then, and after [Locker.ReleaseAll], Do returns the error of f
 // alone. If the lock could not be released, because the store did not answer for 5 s, it stays held

@@ -3,8 +3,8 @@
 //
 // A [Locker] acquires a [Lease] in a store that the processes share. The lease is renewed in the
 // background. Its context is cancelled before another process can acquire the lock, and
-// [Lease.Fence] returns a fencing token ("fence" for short) that grows with every exclusive lease of
-// a name.
+// [Lease.Fence] returns a fencing token ("fence" for short) that grows with every exclusive lease
+// of a name.
 //
 //	locker, err := open.Locker(ctx, "postgres://user@host/database")
 //	...

@@ -80,8 +80,8 @@ func (e *Election) request(ctx context.Context, name string, opts []Option) (*re
 // The error is [ErrNotAcquired] if and only if lead was never called.
 //
 // Run stands again after the shortest pause of [Backoff], so a lead that returns nil at once is
-// called up to fifty times a second. To stop, end ctx or return an error of your own from lead: Run returns
-// the cause of ctx, or that error. If ctx ended during a term, the error has both.
+// called up to fifty times a second. To stop, end ctx or return an error of your own from lead: Run
+// returns the cause of ctx, or that error. If ctx ended during a term, the error has both.
 //
 // Run retries when the store fails, but not if the very first call fails.
 func (e *Election) Run(ctx context.Context, name string, lead func(ctx context.Context, t *Term) error, opts ...Option) error {
@@ -269,10 +269,10 @@ func (e *Election) Leader(ctx context.Context, name string) (Leader, error) {
 	return out, err
 }
 
-// Observe yields the leader under a name, and again whenever the leader or its value changes; the zero Leader if
-// nobody leads. It reads the store when the store notifies it that a term ended, and otherwise
-// after the pauses of [Backoff]: once a second by default. It does not see what changed and changed
-// back between two reads.
+// Observe yields the leader under a name, and again whenever the leader or its value changes; the
+// zero Leader if nobody leads. It reads the store when the store notifies it that a term ended, and
+// otherwise after the pauses of [Backoff]: once a second by default. It does not see what changed
+// and changed back between two reads.
 //
 // An error says that the store does not answer. It is yielded once, and Observe continues. Observe
 // ends with ctx, or after an error that is permanent.

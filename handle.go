@@ -138,8 +138,8 @@ func (l *Lease) Detach(ctx context.Context) (Handle, error) {
 // longer held, the error is [ErrLost]. A handle is good for one lease at a time: two processes that
 // attach the same handle would both believe that they hold the lock.
 //
-// TTL, lock delay, holder, value and metadata stay as they were. [MaxHold] counts from here, and the
-// [MinHold] of the lease does not count any more. Of the options, MaxHold, [NoRenewal],
+// TTL, lock delay, holder, value and metadata stay as they were. [MaxHold] counts from here, and
+// the [MinHold] of the lease does not count any more. Of the options, MaxHold, [NoRenewal],
 // [RequireFence] and [Observe] apply.
 func (l *Locker) Attach(ctx context.Context, h Handle, opts ...Option) (*Lease, error) {
 	given := h.h

@@ -100,8 +100,8 @@ func NewOnce[T any](l *Locker, keep time.Duration, o *OnceOptions[T], opts ...Op
 // result with [ErrNotRecorded].
 //
 // An error is [ErrNotAcquired] if and only if this call did not run f. A remembered result comes
-// without an error, and a remembered failure is a [*PastError], which is ErrNotAcquired: it stays the
-// same until the result is forgotten, so do not try again.
+// without an error, and a remembered failure is a [*PastError], which is ErrNotAcquired: it stays
+// the same until the result is forgotten, so do not try again.
 func (o *Once[T]) Do(ctx context.Context, name string, f func(ctx context.Context) (T, error), opts ...Option) (T, error) {
 	if f == nil {
 		var none T

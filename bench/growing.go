@@ -166,8 +166,8 @@ func oneMoreReader(ctx context.Context, b *bench, s driver.Store, n int) (time.D
 	return b.repeat(ctx, s, func(l *distlock.Locker) (*distlock.Lease, error) { return l.TryRLock(ctx, "name") })
 }
 
-// repeat acquires and unlocks for the time of a round, after a tenth of it as a warm-up, and returns
-// the median.
+// repeat acquires and unlocks for the time of a round, after a tenth of it as a warm-up, and
+// returns the median.
 func (b *bench) repeat(ctx context.Context, s driver.Store, acquire func(*distlock.Locker) (*distlock.Lease, error)) (time.Duration, error) {
 	l, err := distlock.New(s)
 	if err != nil {

@@ -234,8 +234,8 @@ type Finding struct {
 // A Level is the severity of a [Finding].
 type Level int
 
-// The levels. LevelUnknown is the zero Level. It does not mean LevelOK: the store was not allowed to
-// make the check.
+// The levels. LevelUnknown is the zero Level. It does not mean LevelOK: the store was not allowed
+// to make the check.
 const (
 	LevelUnknown Level = iota
 	LevelOK

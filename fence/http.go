@@ -46,9 +46,9 @@ type MiddlewareOptions struct {
 //	mux.Handle("PUT /invoice/{id}", guarded(put))
 //
 // The function returns the name of the lock that protects the resource of a request, or [NameOf] if
-// it is not a plain lock. A proof of any other lock is refused, and its fence is not remembered: a client cannot block another resource by
-// its own, higher fence. If the function returns "" the request is refused. Middleware panics if
-// the register or the function is nil.
+// it is not a plain lock. A proof of any other lock is refused, and its fence is not remembered: a
+// client cannot block another resource by its own, higher fence. If the function returns "" the
+// request is refused. Middleware panics if the register or the function is nil.
 //
 // The handler gets the proof by [FromContext]. A request that has passed may be paused before it
 // acts, and a request with a higher fence may overtake it. The register only refuses requests that

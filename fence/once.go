@@ -80,8 +80,8 @@ func Record[T any](ctx context.Context, tx *sql.Tx, t Table, l Lease, result T) 
 	return verdict(p, v, err)
 }
 
-// Recorded returns the result that was recorded under the name of a lock, or under [NameOf] if it was
-// not a plain lock. It reports whether there is one.
+// Recorded returns the result that was recorded under the name of a lock, or under [NameOf] if it
+// was not a plain lock. It reports whether there is one.
 func Recorded[T any](ctx context.Context, db DB, t Table, key string) (result T, ok bool, err error) {
 	g, err := t.guard()
 	if err != nil {

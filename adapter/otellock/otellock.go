@@ -27,9 +27,9 @@
 //
 // A call for a lock is a span distlock.acquire, a child of the span in its context, with an event
 // at the start of the wait. A lease is a span distlock.hold next to it, also if another goroutine
-// releases the lease. It ends with an error if the lease was lost. Both have the name, the kind, the
-// mode, the holder and the fence (fencing token). The spans are created when they end, so the spans of
-// the client of a store are not their children.
+// releases the lease. It ends with an error if the lease was lost. Both have the name, the kind,
+// the mode, the holder and the fence (fencing token). The spans are created when they end, so the
+// spans of the client of a store are not their children.
 //
 // Durations are recorded under these spans: exemplars link a slow bucket to the trace.
 package otellock

@@ -171,8 +171,8 @@ func Record[T any](ctx context.Context, tx pgx.Tx, t Table, l fence.Lease, resul
 	return verdict(p, v, err)
 }
 
-// Recorded returns the result that was recorded under the name of a lock, or under [fence.NameOf] if it was
-// not a plain lock. It reports whether there is one.
+// Recorded returns the result that was recorded under the name of a lock, or under [fence.NameOf]
+// if it was not a plain lock. It reports whether there is one.
 func Recorded[T any](ctx context.Context, db DB, t Table, key string) (result T, ok bool, err error) {
 	g, err := t.guard()
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package docscheck_test checks the source tree and the documents: imports, comments, examples, links,
-// words, and the code that pages quote. Its tests run in the root of the module.
+// Package docscheck_test checks the source tree and the documents: imports, comments, examples,
+// links, words, and the code that pages quote. Its tests run in the root of the module.
 package docscheck_test
 
 import (

@@ -18,8 +18,8 @@ import (
 )
 
 // readFor is how long a caller reads before it looks at its ctx, and quietFor how long a connection
-// is quiet before the watch reads. Being woken by the watch costs a caller as much time as the server
-// takes for the answer.
+// is quiet before the watch reads. Being woken by the watch costs a caller as much time as the
+// server takes for the answer.
 const (
 	readFor  = 10 * time.Millisecond
 	quietFor = 5 * time.Millisecond

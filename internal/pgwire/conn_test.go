@@ -118,8 +118,8 @@ func TestConn_transaction(t *testing.T) {
 	}
 }
 
-// A caller reads an answer that is late, if there is no watch. It returns at the end of its ctx, and
-// the watch reads the answer then.
+// A caller reads an answer that is late, if there is no watch. It returns at the end of its ctx,
+// and the watch reads the answer then.
 func TestConn_late(t *testing.T) {
 	t.Parallel()
 	c, _ := connect(t, nil)

@@ -16,10 +16,10 @@ import (
 // this user is Unknown.
 //
 // Identity and age come from a mark, a Redis key that the first Inspect writes without a time to
-// live. The identity is a random name in the mark. It survives restarts and failovers, as far as the
-// data does: a server that keeps nothing on disk has a new identity after a restart, because it has
-// forgotten every claim. A server that was made from a copy of another's data has the identity of
-// the other.
+// live. The identity is a random name in the mark. It survives restarts and failovers, as far as
+// the data does: a server that keeps nothing on disk has a new identity after a restart, because it
+// has forgotten every claim. A server that was made from a copy of another's data has the identity
+// of the other.
 //
 // The mark also names the replication ID of the primary, which a restart and a failover change. So
 // a server that comes back with an old snapshot, or without the end of its log, has the mark of its
