@@ -114,28 +114,22 @@ func (r *reader) claim(key string) (c driver.Claim, order int64) {
 	return c, order
 }
 
-// record reads an exclusive claim as it is stored: "left now length-of-owner\n" owner
-// "length-of-record " record.
+// record reads an exclusive claim as it is stored: "left now fence length-of-owner\n" owner
+// "since kept length-of-who 0\n" who value.
 func (r *reader) record(c driver.Claim) (_ driver.Claim, order int64) {
 	c.Left = r.ms()
 	now := r.number()
+	order = r.number()
+	c.Weight, c.Limit, c.Fence = driver.Whole, driver.Whole, uint64(order)
 	c.Owner = driver.Tag(r.bytes(r.number()))
-	kept := reader{rest: r.bytes(r.number())}
-	c.Weight, c.Limit = kept.number(), kept.number()
-	c.Fence = uint64(kept.number())
-	c.Held = span(max(0, now-kept.number()), time.Microsecond)
-	order = kept.number()
-	c.Kept = kept.number() == 1
-	who, channel := kept.number(), kept.number()
-	whoReader := reader{rest: kept.bytes(who)}
-	kept.bytes(channel)
-	if kept.err != nil {
-		r.fail()
-		return c, 0
+	c.Held = span(max(0, now-r.number()), time.Microsecond)
+	c.Kept = r.number() == 1
+	whoLength, _ := r.number(), r.number()
+	whoReader := reader{rest: r.bytes(whoLength)}
+	if r.rest != "" {
+		c.Value = []byte(r.rest)
 	}
-	if kept.rest != "" {
-		c.Value = []byte(kept.rest)
-	}
+	r.rest = ""
 	whoReader.who(&c)
 	return c, order
 }

@@ -47,20 +47,21 @@ func TestStore_renewAll_wrongType(t *testing.T) {
 	each(t, func(t *testing.T, open func(testing.TB, login) *redis.Store) {
 		srv := testenv.Redis(t)
 		s := open(t, login{addr: srv.Addr})
-		sound, name, hash, set := exclusive("sound"), exclusive("name"), exclusive("hash"), shared("set")
-		for _, r := range []driver.Request{sound, name, hash, set} {
+		sound, name, hash, set := exclusive("sound"), exclusive("name"), shared("hash"), shared("set")
+		memory := exclusive("memory")
+		for _, r := range []driver.Request{sound, name, memory, hash, set} {
 			grant(t, s, r)
 		}
 		for key, write := range map[string][]string{
 			"lock:name": {"LPUSH", "lock:name", "x"}, "{lock:hash}:c": {"SET", "{lock:hash}:c",
-				"x"}, "{lock:set}:z": {"SET", "{lock:set}:z", "x"},
+				"x"}, "{lock:memory}:m": {"LPUSH", "{lock:memory}:m", "x"}, "{lock:set}:z": {"SET", "{lock:set}:z", "x"},
 		} {
 			if n := do(t, srv, "DEL", key); n != int64(1) {
 				t.Fatalf("%s does not exist", key)
 			}
 			do(t, srv, write...)
 		}
-		for i, got := range s.RenewAll(t.Context(), renewals(name, sound, hash, sound, set, sound)) {
+		for i, got := range s.RenewAll(t.Context(), renewals(name, sound, memory, sound, hash, sound, set, sound)) {
 			if i%2 == 1 && got.Err != nil {
 				t.Errorf("renewal %d, of a valid claim: %v", i, got.Err)
 			}

@@ -23,7 +23,7 @@ func FuzzName(f *testing.F) {
 				t.Errorf("%q is %q, which is %q", key, name(key), back)
 			}
 			f := newFrame()
-			f.name(prefix, key, hashPart, setPart, brokenPart)
+			f.name(prefix, key, parts...)
 			c := f.call(&script{})
 			for i, k := range c.Keys {
 				if i > 0 && (k[0] != '{' || k[1:strings.IndexByte(k, '}')] != c.Keys[0]) {

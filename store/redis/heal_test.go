@@ -74,8 +74,8 @@ func TestStore_virtual_heals(t *testing.T) {
 				for range 5 {
 					// it has healed by then
 					time.Sleep(2*(ttl+queueTTL) + time.Duration(draw.Int64N(int64(time.Second))))
-					for part, lost := range map[string]bool{"{lock:key}:c": draw.IntN(2) == 0, "{lock:key}:z": draw.IntN(2) == 0} {
-						if lost {
+					for _, part := range []string{"{lock:key}:m", "{lock:key}:c", "{lock:key}:z"} {
+						if draw.IntN(2) == 0 {
 							server.server.Del(part)
 						}
 					}
@@ -93,11 +93,17 @@ func TestStore_virtual_heals(t *testing.T) {
 // Readers whose data is lost are waited out: they trust their claims until the next renewal.
 func TestStore_virtual_lostHash(t *testing.T) {
 	t.Parallel()
+	for _, part := range []string{"{lock:key}:m", "{lock:key}:c"} {
+		lostPart(t, part)
+	}
+}
+
+func lostPart(t *testing.T, part string) {
 	synctest.Test(t, func(t *testing.T) {
 		s := virtual().Open(t).(capped)
 		r, w := shared("key"), exclusive("key")
 		grant(t, s, r)
-		s.server.Del("{lock:key}:c")
+		s.server.Del(part)
 		res := refuse(t, s, w)
 		if res.Used != driver.Whole || res.Blocker.Holder != "another client" || res.Retry <= 0 ||
 			res.Retry > r.TTL+time.Millisecond {
@@ -157,4 +163,40 @@ func TestStore_noSubscription(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A semaphore whose memory was lost does not let one too many in: claims that nobody counted are
+// not taken off the count when they end.
+func TestStore_virtual_lostMemory(t *testing.T) {
+	t.Parallel()
+	for name, next := range map[string]func(t *testing.T, s capped){
+		"shared": func(*testing.T, capped) {},
+		"exclusive": func(t *testing.T, s capped) {
+			x := exclusive("key")
+			grant(t, s, x)
+			if err := s.Release(t.Context(), x.ID); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := virtual().Open(t).(capped)
+				slot := func() driver.Request {
+					r := shared("key")
+					r.Limit = 2
+					return r
+				}
+				old := slot()
+				grant(t, s, old)
+				s.server.Del("{lock:key}:m")
+				time.Sleep(old.TTL)
+				next(t, s)
+				grant(t, s, slot())
+				grant(t, s, slot())
+				refuse(t, s, slot())
+				refuse(t, s, slot())
+			})
+		})
+	}
 }

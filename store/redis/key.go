@@ -4,13 +4,14 @@ import (
 	"strings"
 )
 
-// The suffixes of the Redis keys that accompany the key of a name. They follow the name in braces,
-// which keeps all of them on one node of a cluster.
-const (
-	hashPart   = "}:c"
-	setPart    = "}:z"
-	brokenPart = "}:b"
-)
+// setPart is the suffix of the Redis key that has the queue of a name.
+const setPart = "}:z"
+
+// parts are the suffixes of the Redis keys that accompany the key of a name. They follow the name
+// in braces, which keeps all of them on one node of a cluster. Scripts derive these Redis keys from
+// the name. A call to a cluster names them too: a node answers ASK or TRYAGAIN if one of them moves
+// to another node. A call to one server does not: each takes the server about 0.4 µs.
+var parts = []string{"}:m", "}:c", setPart, "}:b"}
 
 // nasty are the bytes that would break the braces, and the byte that escapes them.
 const nasty = "{}%"

@@ -274,7 +274,7 @@ func TestStore_wrongType(t *testing.T) {
 		if !errors.Is(got[0].Err, driver.ErrInvalid) || got[1].Err != nil {
 			t.Errorf("RenewAll: %v, %v; want ErrInvalid, nil", got[0].Err, got[1].Err)
 		}
-		if n := do(t, srv, "EXISTS", "{lock:list}:c", "{lock:list}:z"); n != int64(0) {
+		if n := do(t, srv, "EXISTS", "{lock:list}:m", "{lock:list}:c", "{lock:list}:z"); n != int64(0) {
 			t.Errorf("%v Redis keys were written next to a key of another program", n)
 		}
 	})

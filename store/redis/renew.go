@@ -14,7 +14,7 @@ func (s *Store) Renew(ctx context.Context, r driver.Renewal) (behind int, err er
 	}
 	f := newFrame()
 	defer f.free()
-	f.renewalKeys(s.prefix, &r)
+	s.name(f, r.Key)
 	f.renewalArgs(&r)
 	text, err := s.run(ctx, f, &s.scripts.renew)
 	if err != nil {
@@ -28,14 +28,10 @@ func (s *Store) checkRenewal(ctx context.Context, r *driver.Renewal) error {
 	if err := cmp.Or(ctx.Err(), r.Validate(features())); err != nil {
 		return err
 	}
-	if r.Owner == mark {
+	if reserved(r.Owner) {
 		return driver.ErrNotHeld
 	}
 	return nil
-}
-
-func (f *frame) renewalKeys(prefix string, r *driver.Renewal) {
-	f.name(prefix, r.Key, hashPart, setPart, brokenPart)
 }
 
 func (f *frame) renewalArgs(r *driver.Renewal) {
@@ -79,7 +75,7 @@ func (s *Store) renewTogether(ctx context.Context, rs []driver.Renewal, which []
 	f := newFrame()
 	defer f.free()
 	for _, i := range which {
-		f.renewalKeys(s.prefix, &rs[i])
+		s.name(f, rs[i].Key)
 	}
 	for _, i := range which {
 		f.renewalArgs(&rs[i])
@@ -101,7 +97,7 @@ func (s *Store) renewEach(ctx context.Context, rs []driver.Renewal, which []int,
 	for n, i := range which {
 		f := newFrame()
 		defer f.free()
-		f.renewalKeys(s.prefix, &rs[i])
+		s.name(f, rs[i].Key)
 		f.renewalArgs(&rs[i])
 		calls[n] = f.call(&s.scripts.renew)
 		calls[n].Renewal = true

@@ -25,14 +25,12 @@ type scripts struct {
 // loadScripts returns the scripts of a store. floor is the Redis key of the floor, or "" for no
 // floor.
 func loadScripts(floor string) (s scripts) {
-	include := strings.NewReplacer(
-		"--#include common\n", read("common"),
-		"--#include floor\n", strings.Replace(read("floor"), "@floor@", literal(floor), 1))
+	include := strings.NewReplacer("--#include common\n", read("state")+read("common"), "--#include floor\n", read("floor"))
 	for name, to := range map[string]*script{
 		"acquire": &s.acquire, "renew": &s.renew, "release": &s.release,
 		"show": &s.show, "break": &s.breaks, "watch": &s.watch, "birth": &s.birth,
 	} {
-		text := include.Replace(read(name))
+		text := strings.ReplaceAll(include.Replace(read(name)), "@floor@", literal(floor))
 		sum := sha1.Sum([]byte(text)) //nolint:gosec // see above
 		*to = script{text: text, sha: hex.EncodeToString(sum[:])}
 	}

@@ -24,7 +24,7 @@ func (s *Store) Show(ctx context.Context, key string) ([]driver.Claim, error) {
 	err := pages(func(at string, most int) (next string, err error) {
 		f := newFrame()
 		defer f.free()
-		f.name(s.prefix, key, hashPart, setPart)
+		s.name(f, key)
 		f.text(at)
 		f.number(int64(most))
 		text, err := s.run(ctx, f, &s.scripts.show)
@@ -74,7 +74,7 @@ func (s *Store) Break(
 	err := pages(func(at string, most int) (next string, err error) {
 		f := newFrame()
 		defer f.free()
-		f.name(s.prefix, key, hashPart, setPart, brokenPart)
+		s.name(f, key)
 		f.text(reason)
 		f.text(at)
 		f.number(int64(most))

@@ -31,8 +31,10 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// mark is the value of a Redis key while shared claims live. It cannot be an owner.
-const mark = "distlock:shared"
+// own begins the values of a Redis key that are no owner: see docs/layout.md.
+const own = "distlock:"
+
+func reserved(owner string) bool { return strings.HasPrefix(owner, own) }
 
 // renewStep is how many claims one script renews. Such a script blocks the server for about 2 ms.
 const renewStep = 500
@@ -113,25 +115,27 @@ func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Result, e
 	if err := cmp.Or(ctx.Err(), r.Validate(features())); err != nil {
 		return driver.Result{}, err
 	}
-	if r.Owner == mark {
-		return driver.Result{}, fmt.Errorf("%w: %q cannot be an owner", driver.ErrInvalid, mark)
+	if reserved(r.Owner) {
+		return driver.Result{}, fmt.Errorf("%w: no owner begins with %q", driver.ErrInvalid, own)
 	}
 	f := newFrame()
 	defer f.free()
-	f.name(s.prefix, r.Key, hashPart, setPart)
-	if s.aged.Load() {
-		f.text(s.birthKey())
-		f.keys++
-	}
+	s.name(f, r.Key)
 	f.text(r.Owner)
 	f.life(r.TTL)
 	s.appendData(f, &r)
-	plain := r.Weight == driver.Whole && r.QueueTTL == 0
-	if r.Floor > 0 || !plain {
+	plain, aged := r.Weight == driver.Whole && r.QueueTTL == 0, s.aged.Load()
+	if r.Floor > 0 || !plain || aged {
 		f.number(int64(r.Floor))
 	}
-	if !plain {
+	switch {
+	case !plain:
 		f.terms(&r)
+	case aged:
+		f.text("")
+	}
+	if aged {
+		f.text(s.birthKey())
 	}
 	res, err := s.acquire(ctx, f, r)
 	if errors.Is(err, errForgets) {
@@ -180,12 +184,12 @@ func (s *Store) Release(ctx context.Context, id driver.ID) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if id.Key == "" || id.Owner == "" || id.Owner == mark {
+	if id.Key == "" || id.Owner == "" || reserved(id.Owner) {
 		return driver.ErrNotHeld // no claim can have such an ID
 	}
 	f := newFrame()
 	defer f.free()
-	f.name(s.prefix, id.Key, hashPart, setPart)
+	s.name(f, id.Key)
 	f.text(id.Owner)
 	switch text, err := s.run(ctx, f, &s.scripts.release); {
 	case err != nil:
@@ -196,6 +200,15 @@ func (s *Store) Release(ctx context.Context, id driver.ID) error {
 		return errAnswer
 	}
 	return nil
+}
+
+// name adds the Redis keys of a name to a call.
+func (s *Store) name(f *frame, key string) {
+	if s.client.Cluster() {
+		f.name(s.prefix, key, parts...)
+	} else {
+		f.name(s.prefix, key)
+	}
 }
 
 // run runs a script on the keys and arguments of a frame. A server that does not know the script

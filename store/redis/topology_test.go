@@ -28,6 +28,7 @@ func TestStore_sentinel(t *testing.T) {
 	t.Parallel()
 	group := testenv.Sentinel(t,
 		testenv.Config("user default on nopass ~* &* +@all", documentedFor(t, "With Sentinel")))
+	group.NoFailover(t)
 	allowNames(t, group.Nodes...)
 	const user, password = "distlock", "secret"
 	for name, open := range map[string]func(t testing.TB) *redis.Store{

@@ -86,7 +86,7 @@ func (s *Store) observe(ctx context.Context, sub *subscription, key string) {
 	marked := false
 	for try := 1; ; try++ {
 		f := newFrame()
-		f.name(s.prefix, key, hashPart, setPart)
+		s.name(f, key)
 		f.life(observeTTL)
 		f.text(way)
 		_, err := s.run(ctx, f, &s.scripts.watch)

@@ -1,8 +1,8 @@
 -- acquire grants or refuses one claim.
 --
--- KEYS: name, hash, set (see docs/layout.md), and the mark if the answer is to include the age
--- ARGV: owner, TTL in ms, data; floor, "weight limit queue-TTL-in-ms". The last two are left out if
--- they are 0, and the whole key without a queue entry
+-- KEYS: name (see docs/layout.md); on a cluster also the other keys of the name, for the client
+-- ARGV: owner, TTL in ms, data; floor, "weight limit queue-TTL-in-ms", mark. The last three are
+-- left out, or empty, if they are 0, the whole key without a queue entry, and no age in the answer
 -- Data is the end of a record: "kept length-of-who length-of-channel\n" who channel value. There is
 -- a channel if the claim may be queued.
 --
@@ -20,6 +20,7 @@
 -- it knows as text, such as the time, as text.
 
 local call = redis.call
+local FLOOR = @floor@ -- see floor
 
 -- Shared claims need SET ... PXAT of Redis 6.2. A script that fails at it half way leaves keys that
 -- never expire. From 7.0 on a variable has the version of the server.
@@ -31,16 +32,16 @@ if not redis.REDIS_VERSION_NUM then
 end
 
 local time = call('TIME')
-local now = time[1] * 1000000 + time[2] -- microseconds: exact in a double until the year 2255
 -- clock is now as text.
 local clock = time[1] .. (#time[2] == 6 and time[2] or string.sub('00000' .. time[2], -6))
+local now = clock + 0 -- microseconds: exact in a double until the year 2255
 
 -- A restart, a failover and a clock that was set back make a mark stale. The check and the grant
 -- are one script, so no restart can come between them. A server that hides its replication ID
 -- always counts as just born.
 local age = ''
-if KEYS[4] then
-  local mark, info = call('GET', KEYS[4]), redis.pcall('INFO', 'replication')
+if ARGV[6] then
+  local mark, info = call('GET', ARGV[6]), redis.pcall('INFO', 'replication')
   if not mark then return 'm' end
   local id = type(info) == 'string' and string.match(info, 'master_replid:(%x+)')
   local since, was = string.match(mark, '^%S+ (%d+) (%x+)$')
@@ -48,104 +49,126 @@ if KEYS[4] then
   age = 'a' .. (id and since or clock) .. ' ' .. clock .. ' '
 end
 
---#include floor
+local name, owner, data = KEYS[1], ARGV[1], ARGV[3]
+local memory = '{' .. name .. '}:m'
+local floor = ARGV[4] and tonumber(ARGV[4]) or 0
+local far = floor > now + 3600000000
+local fence, number = now, clock
+if floor > now then fence, number = floor, ARGV[4] end
 
-local known = call('HGET', KEYS[2], 'last') or '0'
-local last, busy = tonumber(known), nil
-if not last then -- there are shared claims, a queue or other state
-  known, busy = string.match(known, '^(%d+) (.*)$')
-  last, busy = tonumber(known) or 0, busy or ''
-end
-local fence, number, floor = now, clock, 0
-if last + 128 > fence then fence, number = last + 128, nil end
-if ARGV[4] and ARGV[4] ~= '0' then
-  floor = tonumber(ARGV[4])
-  if floor > now + 3600000000 and floor > last + 3600000000 then return age .. 'i' end
-  if floor > fence then fence, number = floor, ARGV[4] end
-end
-local raised, note = floored(last, fence)
-if raised > fence then fence, number = raised, nil end
-
--- Most calls: an exclusive claim on a key without shared claims and without a queue. SET decides.
+-- Most calls: an exclusive claim on a free key without shared claims and without a queue. SET
+-- decides. The second SET writes the fence of most grants, and returns the memory as it was.
 -- queueTTL is -1 if the claim is not for the whole key.
-local queueTTL = ARGV[5] and
+local queueTTL = ARGV[5] and ARGV[5] ~= '' and
   tonumber(string.match(ARGV[5], '^1073741824 1073741824 (%d+)$') or -1) or 0
-if queueTTL >= 0 and not busy and fence <= 9007199254740864 and
-  call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then
-  number = number or string.format('%.0f', fence)
-  local data = ARGV[3]
+local old -- nil: the key is not free
+if queueTTL >= 0 and not far and (#ARGV[2] < 6 or tonumber(ARGV[2]) <= 530000) and
+  call('SET', name, owner, 'NX', 'PX', ARGV[2]) then
   if queueTTL > 0 then -- a claim has no channel
     local kept, who, channel, at = string.match(data, '^(%d) (%d+) (%d+)\n()')
     data = kept .. ' ' .. who .. ' 0\n' .. string.sub(data, at, at + who - 1) ..
       string.sub(data, at + who + channel)
   end
-  -- The last fence is kept for ten minutes after the clock has passed it, the data for a minute
-  -- longer than the claim. The first grant of each ten seconds sets this for the others, so it may
-  -- be ten seconds less.
-  local ttl, state, life = tonumber(ARGV[2]), number, nil
-  if ttl > 530000 or fence - fence % 10000000 > last then
-    life = 600000 + math.ceil((fence - now) / 1000)
-    if ttl + 60000 > life then life, state = ttl + 60000, number .. ' 0 0 1 0 0 0 ' end -- see fit
+  -- The last fence is kept for ten minutes after the clock has passed it.
+  old = redis.pcall('SET', memory,
+    number .. (#owner == 26 and '\n26 ' or '\n' .. #owner .. ' ') .. owner .. clock .. ' ' .. data,
+    'PX', fence > now and 600000 + math.ceil((fence - now) / 1000) or '600000', 'GET')
+  local last = not old and 0 or type(old) == 'string' and string.byte(old, 17) == 10 and string.sub(old, 1, 16) + 0
+  if last and last + 128 <= fence and fence <= now + 3000000 then
+    if fence - fence % 10000000 <= last or FLOOR == '' then return age .. '+' .. number end
+    -- Most floors are as new as they have to be: see floored.
+    local text = redis.pcall('GET', FLOOR)
+    if type(text) == 'string' and #text == 16 and now - text >= 0 and now - text <= 1000000 then
+      return age .. '+' .. number
+    end
   end
-  call('HSET', KEYS[2], 'last', state, 'owner', ARGV[1],
-    'claim', '1073741824 1073741824 ' .. number .. ' ' .. clock .. ' ' .. number .. ' ' .. data)
-  if life then call('PEXPIRE', KEYS[2], life) end
-  noteFloor(note)
-  return age .. '+' .. number
+end
+
+--#include floor
+
+-- The other grants of this kind need another fence, or another floor.
+if old ~= nil then
+  if type(old) == 'table' then -- another program uses the Redis key, or this user may not use it
+    call('DEL', name)
+    return old
+  end
+  local last = tonumber(not old and 0 or string.match(old, '^(%d+)\n') or -1)
+  local raised, note = floored(last, math.max(last + 128, fence))
+  if last >= 0 and raised <= 9007199254740864 then
+    if raised > fence then
+      number = string.format('%.0f', raised)
+      call('SET', memory, number .. '\n' .. #owner .. ' ' .. owner .. clock .. ' ' .. data,
+        'PX', 600000 + math.ceil((raised - now) / 1000))
+    end
+    noteFloor(note)
+    return age .. '+' .. number
+  end
+  -- There are shared claims, a queue or other state, or no fences are left. If the memory has to
+  -- live for longer, close sets that.
+  local life = math.max(now, tonumber(string.match(old, '^%d+') or 0)) - now
+  call('SET', memory, old, 'PX', 600000 + math.ceil(life / 1000))
+  call('DEL', name)
 end
 
 -- Most of the other calls: an exclusive claim that another owner holds, with a new entry at the end
 -- of a queue whose entries are all live.
-if queueTTL > 0 and queueTTL <= 540000 then
-  local held = call('GET', KEYS[1])
+if queueTTL > 0 and queueTTL <= 540000 and not far then
+  local held, text = call('GET', name), call('GET', memory) or '0\n'
+  local busy = held and string.sub(held, 1, 14) == 'distlock:busy:'
+  if busy then held = string.sub(held, 15) end
   local nowms = math.ceil(now / 1000)
+  local known, state, from, size, at = string.match(text, '^(%d+)([^\n]*)\n()(%d*) ?()')
   local queued, soon, lives, tail, observers =
-    string.match(busy or '0 0 0 0 0 0 ', '^0 (%d+) 0 (%d+) (%d+) (%d+) (.*)$')
+    string.match(state == '' and ' 0 0 0 0 0 0 ' or state or '', '^ 0 (%d+) 0 (%d+) (%d+) (%d+) (.*)$')
   local waiting = tonumber(queued)
-  if held and held ~= ARGV[1] and held ~= 'distlock:shared' and
-    waiting and (waiting == 0 or tonumber(soon) > nowms + 1000) then
-    local data = call('HMGET', KEYS[2], 'e' .. ARGV[1], 'owner', 'claim')
-    if not data[1] then
-      local left = call('PTTL', KEYS[1]) + 1
-      local ends = nowms + queueTTL
-      local endText, order = string.format('%.0f', ends), now
-      if waiting == 0 or ends < tonumber(soon) then soon = endText end
-      if waiting > 0 and tonumber(tail) >= now then
-        order = tail + 1
-        tail = string.format('%.0f', order)
-      else
-        tail = clock
-      end
-      -- Hash and set live for ten minutes from now, a second more or less.
-      local keep = waiting == 0 or tonumber(lives) < nowms + 599000
-      if keep then lives = string.format('%.0f', nowms + 600000) end
-      call('ZADD', KEYS[3], order - 9007199254740992, 'q' .. ARGV[1], 100000000000000 + ends, 'e' .. ARGV[1])
-      call('HSET', KEYS[2], 'e' .. ARGV[1],
-        '1073741824 1073741824 ' .. queueTTL .. ' ' .. clock .. ' ' .. endText .. ' ' .. ARGV[3], 'last',
-        known .. ' 0 ' .. waiting + 1 .. ' 0 ' .. soon .. ' ' .. lives .. ' ' .. tail .. ' ' .. observers)
-      if keep then
-        call('PEXPIRE', KEYS[2], 600000 + math.max(0, math.ceil((last - now) / 1000)))
-        -- An earlier entry may live longer.
-        if call('PTTL', KEYS[3]) < 600000 then call('PEXPIRE', KEYS[3], '600000') end
-      end
-      -- The script does not look up which entry ends first: no entry ends within a second.
-      local retry = (waiting == 0 or left <= soon - nowms) and left > 0 and left or 0
-      local blocker
-      if data[2] == held and data[3] then
-        blocker = 'r ' .. left .. ' ' .. clock .. ' ' .. #held .. '\n' .. held .. #data[3] .. ' ' .. data[3]
-      else
-        blocker = 'o ' .. math.max(0, left) .. ' 0 1073741824 1073741824 0 0 0 ' .. #held .. ' 0 0\n' .. held
-      end
-      return age .. '-1073741824 ' .. queued .. ' 0 ' .. retry .. '\n' .. blocker
+  local hash, set = '{' .. name .. '}:c', '{' .. name .. '}:z'
+  if held and held ~= owner and held ~= 'distlock:shared' and
+    waiting and (waiting == 0 or tonumber(soon) > nowms + 1000) and not call('HGET', hash, 'e' .. owner) then
+    local left = call('PTTL', name) + 1
+    local ends = nowms + queueTTL
+    local endText, order = string.format('%.0f', ends), now
+    if waiting == 0 or ends < tonumber(soon) then soon = endText end
+    if waiting > 0 and tonumber(tail) >= now then
+      order = tail + 1
+      tail = string.format('%.0f', order)
+    else
+      tail = clock
     end
+    -- Memory, hash and set live for ten minutes from now, a second more or less.
+    local keep = waiting == 0 or tonumber(lives) < nowms + 599000
+    if keep then lives = string.format('%.0f', nowms + 600000) end
+    call('ZADD', set, order - 9007199254740992, 'q' .. owner, 100000000000000 + ends, 'e' .. owner)
+    call('HSET', hash, 'e' .. owner,
+      '1073741824 1073741824 ' .. queueTTL .. ' ' .. clock .. ' ' .. endText .. ' ' .. ARGV[3])
+    call('SET', memory, known .. ' 0 ' .. waiting + 1 .. ' 0 ' .. soon .. ' ' .. lives .. ' ' .. tail .. ' ' ..
+      observers .. '\n' .. string.sub(text, from), 'KEEPTTL')
+    if keep then
+      call('PEXPIRE', memory, 600000 + math.max(0, math.ceil((known - now) / 1000)))
+      -- An earlier entry may live longer.
+      if call('PTTL', hash) < 600000 then call('PEXPIRE', hash, '600000') end
+      if call('PTTL', set) < 600000 then call('PEXPIRE', set, '600000') end
+    end
+    local mine = size ~= '' and string.sub(text, at, at + size - 1) == held
+    if mine and not busy then call('SET', name, 'distlock:busy:' .. held, 'KEEPTTL') end
+    -- The script does not look up which entry ends first: no entry ends within a second.
+    local retry = (waiting == 0 or left <= soon - nowms) and left > 0 and left or 0
+    local blocker
+    if mine then
+      local claim = string.sub(text, at + size)
+      blocker = 'r ' .. left .. ' ' .. clock .. ' ' .. known .. ' ' .. #held .. '\n' .. held .. claim
+    else
+      blocker = 'o ' .. math.max(0, left) .. ' 0 1073741824 1073741824 0 0 0 ' .. #held .. ' 0 0\n' .. held
+    end
+    return age .. '-1073741824 ' .. queued .. ' 0 ' .. retry .. '\n' .. blocker
   end
 end
 
 --#include common
 
 open(1)
+if far and floor > last + 3600000000 then return age .. 'i' end
 sweep()
-local owner, ttl, weight, limit = ARGV[1], tonumber(ARGV[2]), WHOLE, WHOLE
+local ttl, weight, limit = tonumber(ARGV[2]), WHOLE, WHOLE
 if queueTTL < 0 then
   weight, limit, queueTTL = string.match(ARGV[5], '^(%d+) (%d+) (%d+)$')
   weight, limit, queueTTL = tonumber(weight), tonumber(limit), tonumber(queueTTL)

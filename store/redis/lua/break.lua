@@ -1,7 +1,7 @@
 -- break ends the claims on a key up to a fence, a page at a time: a long script blocks all clients
 -- of the server.
 --
--- KEYS: name, hash, set, broken
+-- KEYS: name; on a cluster also the other keys of the name, for the client
 -- ARGV: reason; where the page begins, '' for the first; how many shared claims it has at most; the
 -- last fence when the break began, 0 on the first page; the highest fence of a claim to end, 0: all
 -- claims. A key of another client has no fence, and is ended by 0 only.
@@ -19,7 +19,7 @@ local now = time[1] * 1000000 + time[2]
 
 open(1)
 sweep()
-local broken, from, most, high = KEYS[4], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+local from, most, high = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local upto = tonumber(ARGV[5])
 local first = from == ''
 local out, longest = {}, 0

@@ -1,108 +1,4 @@
--- The functions that all scripts share. They need floor, call, and now in microseconds. Scripts
--- read before they write, so that an error of the first write leaves nothing half done.
-
-local WHOLE, SPAN, LAST = 1073741824, 128, 9007199254740864 -- LAST is the highest fence of a grant
-local MARK = 'distlock:shared' -- the value of the name while shared claims live
-local STEP = 100 -- how many ended claims or queue entries one call removes
-local KEEP = 60000 -- ms by which data outlives the claim or entry that it belongs to
-
--- The set has three kinds of members. Their ranges of scores are disjoint:
---   q<owner>  the queue, in order: below 0
---   s<owner>  shared claims, by their ends in ms: 0 to ENTRIES
---   e<owner>  queue entries, by their ends in ms: from ENTRIES
-local ENTRIES = 100000000000000
-local FIRST = 9007199254740992 -- subtracted from a time in us
-
-local nowms = now / 1000
-
--- The keys of a name, and the state that was read from them. open sets all of them.
-local name, hash, set
-local held -- the value of the name, or false
-local alone -- the value of the name is MARK, and the shared claims are lost
-local latest -- the owner of the exclusive claim that was granted last
-local last -- the highest fence that was granted
-local used -- the sum of the weights of the shared claims
-local waiting -- how many entries the queue has
--- long is 1 if hash or set may live for more than ten minutes, or the exclusive claim is a record.
-local long
-local soon -- a time in ms before which no queue entry ends
-local lives -- a time in ms until which the hash lives, and the set if it exists
-local tail -- the order of the last queue entry
--- observers is a letter for the command that notifies observers, and until when they observe, in ms;
--- or ''.
-local observers
-local was -- last and the seven others as text, as the hash has them
-
-local function digits(n) return string.format('%.0f', n) end
-
-local function open(i)
-  name, hash, set = KEYS[i], KEYS[i + 1], KEYS[i + 2]
-  local got = call('HMGET', hash, 'last', 'owner')
-  held = call('GET', name)
-  was, latest = got[1] or '', got[2]
-  local a, b, c, d, e, f, g, h = string.match(was, '^(%d+) (%d+) (%d+) (%d) (%d+) (%d+) (%d+) (.*)$')
-  last = tonumber(a or was) or 0
-  used, waiting, long = tonumber(b or 0), tonumber(c or 0), tonumber(d or 0)
-  soon, lives, tail, observers = tonumber(e or 0), tonumber(f or 0), tonumber(g or 0), h or ''
-  alone = held == MARK and used == 0
-end
-
--- exclusive reports whether one holder has the whole name: a claim of ours or another client. A
--- MARK without shared claims is waited out like another client: its holders may still trust their
--- claims.
-local function exclusive() return held and (held ~= MARK or alone) end
-
--- taken returns how much of the key is taken.
-local function taken() return exclusive() and WHOLE or used end
-
--- memory returns how long the hash must live for its last fence, in ms. Acquire and release let it
--- live up to ten seconds less.
-local function memory() return 600000 + math.max(0, math.ceil((last - now) / 1000)) end
-
--- keep lets the hash outlive data that lives for so many ms.
-local function keep(life)
-  if life + KEEP > memory() then long = 1 end
-  life = math.max(life + KEEP, memory())
-  if call('PTTL', hash) < life then call('PEXPIRE', hash, digits(life)) end
-end
-
--- keepSet does the same for the set.
-local function keepSet(ends)
-  ends = math.max(ends + KEEP, lives)
-  if call('PTTL', set) < ends - nowms then call('PEXPIREAT', set, digits(ends)) end
-end
-
--- recorded reports whether the exclusive claim is a record, which no fast path may renew.
-local function recorded()
-  if not held or latest ~= held then return false end
-  return string.find(call('HGET', hash, 'claim') or '', '^%d+ %d+ %d+ %d+ %d+ 1 ') ~= nil
-end
-
--- fit gives hash and set the life that their contents and the last fence need. It is called when
--- one of them may live too long, because data with a long life may have been removed.
-local function fit()
-  local shared = call('ZREVRANGEBYSCORE', set, '(' .. digits(ENTRIES), '0', 'WITHSCORES', 'LIMIT', 0, 1)[2] or 0
-  local entry = (call('ZREVRANGEBYSCORE', set, '+inf', digits(ENTRIES), 'WITHSCORES', 'LIMIT', 0, 1)[2] or 0) - ENTRIES
-  local longest = math.max(shared, entry) - nowms
-  if longest > 0 then call('PEXPIRE', set, digits(longest + KEEP)) end
-  if exclusive() then longest = math.max(longest, call('PTTL', name)) end
-  if observers ~= '' then longest = math.max(longest, string.sub(observers, 2) - nowms) end
-  call('PEXPIRE', hash, digits(math.max(longest + KEEP, memory())))
-  lives = 0
-  long = (longest + KEEP > memory() or recorded()) and 1 or 0
-end
-
--- close writes the changed state.
-local function close()
-  if long > 0 then fit() end
-  local text = last > 0 and digits(last) or ''
-  if used > 0 or waiting > 0 or long > 0 or observers ~= '' then
-    text = digits(last) .. ' ' .. digits(used) .. ' ' .. digits(waiting) .. ' ' .. long .. ' ' ..
-      digits(soon) .. ' ' .. digits(lives) .. ' ' .. digits(tail) .. ' ' .. observers
-  end
-  if text == was then return end
-  if text == '' then call('HDEL', hash, 'last') else call('HSET', hash, 'last', text) end
-end
+-- The functions that all scripts share. They need state.
 
 -- A record is a claim or a queue entry as text:
 -- "weight limit fence since order kept length-of-who length-of-channel\n" who channel value
@@ -125,6 +21,15 @@ local function parse(owner, text)
     channel = string.sub(text, at + who, at + who + channel - 1),
     value = string.sub(text, at + who + channel),
   }
+end
+
+-- lastClaim returns the exclusive claim that was granted last. The memory has its record without
+-- the parts that are known: "since kept length-of-who 0\n" who value. No later grant raised the
+-- last fence.
+local function lastClaim()
+  local since, rest = string.match(claim, '^(%d+) (.*)$')
+  local fence = digits(last)
+  return parse(latest, digits(WHOLE) .. ' ' .. digits(WHOLE) .. ' ' .. fence .. ' ' .. (since or '') .. ' ' .. fence .. ' ' .. (rest or ''))
 end
 
 -- data returns the record of a shared claim ("s") or a queue entry ("e").
@@ -181,7 +86,15 @@ end
 
 -- sweep removes ended claims and queue entries, in bounded steps. Those that it does not reach
 -- count as live.
+--
+-- Another program, or a server that is full, may have deleted memory or hash. Without the memory
+-- nobody counts the claims in hash and set, and without the hash nobody knows their weights.
 local function sweep()
+  if used + waiting == 0 and call('ZCOUNT', set, '-inf', '+inf') > 0 or
+    used + waiting > 0 and call('HLEN', hash) == 0 then
+    call('DEL', hash, set)
+    used, waiting, alone = 0, 0, held == MARK
+  end
   if used > 0 then
     local owners = ended(0)
     for _, owner in ipairs(owners) do forget(owner) end
@@ -206,7 +119,7 @@ end
 -- own returns the live claim of an owner, or nil.
 local function own(owner)
   if held == owner then
-    local c = latest == owner and parse(owner, call('HGET', hash, 'claim'))
+    local c = latest == owner and lastClaim()
     if c then return c end
     -- The name has the owner as its value, and the data is lost. The claim starts again.
     rise(0)
@@ -224,8 +137,8 @@ end
 -- put writes a claim that ends at a time in ms.
 local function put(c, ends)
   if c.weight == WHOLE then
-    call('HSET', hash, 'owner', c.owner, 'claim', pack(c))
     latest = c.owner
+    claim = digits(c.since) .. ' ' .. c.kept .. ' ' .. #c.who .. ' 0\n' .. c.who .. c.value
   else
     call('ZADD', set, digits(ends), 's' .. c.owner)
     call('HSET', hash, 's' .. c.owner, pack(c))
@@ -240,8 +153,8 @@ local function grant(c, floor, life)
   rise(floor)
   c.fence, c.order = last, last
   if c.weight == WHOLE then
-    call('SET', name, c.owner, 'PX', digits(life))
     held = c.owner
+    setName('PX', digits(life))
   else
     used = used + c.weight
   end
@@ -266,7 +179,6 @@ end
 local function lower(c, weight)
   if c.weight == WHOLE then
     used, held, latest = weight, MARK, false
-    call('HDEL', hash, 'owner', 'claim')
   else
     used = used - c.weight + weight
   end
@@ -351,7 +263,7 @@ end
 -- left (0 means for ever), and its fence.
 local function holder()
   local left = call('PTTL', name) + 1 -- the key exists until its time has passed
-  local c = latest == held and parse(held, call('HGET', hash, 'claim'))
+  local c = latest == held and lastClaim()
   if c then return show('c', c, left), left, c.fence end
   local other = {
     owner = held, weight = WHOLE, limit = WHOLE, fence = 0, since = now, order = 0, kept = 0,

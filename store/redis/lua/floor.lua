@@ -6,7 +6,7 @@
 --
 -- SLACK is how far a fence can be above the floor: ten seconds in which a name's fences are not
 -- checked, AHEAD, and LAG, with some more.
-local FLOOR = @floor@ -- its key; '' on a cluster, where a script sees the keys of one slot only
+local FLOOR = @floor@ -- its Redis key; '' on a cluster, where a script sees the keys of one slot only
 local AHEAD, LAG, SLACK = 3000000, 1000000, 15000000
 
 -- floored takes the intended fence of a grant, and returns the fence to use and the new value of

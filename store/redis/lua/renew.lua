@@ -1,7 +1,8 @@
 -- renew gives live claims a new life.
 --
--- KEYS: for each claim name, hash, set, broken
--- ARGV: for each claim owner, TTL in ms, mode, value. Mode is 1 for a new value, plus 2 for a record.
+-- KEYS: for each claim its name; on a cluster one name and its other keys, for the client
+-- ARGV: for each claim owner, TTL in ms, mode, value. Mode is 1 for a new value, plus 2 for a
+-- record.
 --
 -- Answer for each claim: "+behind\n"; or "n\n": not held; or "b" length "\n" reason: it was broken;
 -- or "w\n": the key holds something other than a claim.
@@ -29,7 +30,7 @@ local function slowly(k, owner, ttl, mode, value)
   local c = own(owner)
   if not c then
     close()
-    local left = call('HGET', KEYS[k + 3], owner)
+    local left = call('HGET', broken, owner)
     local ends, reason = string.match(left or '', '^(%d+) (.*)$')
     if ends and tonumber(ends) > nowms then return 'b' .. #reason .. '\n' .. reason end
     return 'n\n'
@@ -49,8 +50,7 @@ local function slowly(k, owner, ttl, mode, value)
 end
 
 local function one(k, owner, ttl, mode, value)
-  if mode == 0 and call('GET', KEYS[k]) == owner and
-    tonumber(call('HGET', KEYS[k + 1], 'last') or 0) and call('PTTL', KEYS[k + 1]) > ttl then
+  if mode == 0 and call('GET', KEYS[k]) == owner and call('PTTL', '{' .. KEYS[k] .. '}:m') > ttl then
     call('PEXPIRE', KEYS[k], ttl)
     return '+0\n'
   end
@@ -61,7 +61,7 @@ end
 local answers = {}
 for i = 1, #ARGV / 4 do
   local a = 4 * i - 3
-  local done, answer = pcall(one, a, ARGV[a], tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2]), ARGV[a + 3])
+  local done, answer = pcall(one, i, ARGV[a], tonumber(ARGV[a + 1]), tonumber(ARGV[a + 2]), ARGV[a + 3])
   if not done then
     local why = type(answer) == 'table' and answer.err or answer
     if not string.find(why, 'WRONGTYPE', 1, true) then error(answer, 0) end

@@ -1,7 +1,7 @@
 -- show returns the live claims on a key and its queue, a page at a time: a long script blocks all
 -- clients of the server.
 --
--- KEYS: name, hash, set
+-- KEYS: name; on a cluster also the other keys of the name, for the client
 -- ARGV: where the page begins, '' for the first; how many claims and queue entries it has at most
 --
 -- Answer: where the next page begins, or nothing if this is the last; a line end; claims and queue

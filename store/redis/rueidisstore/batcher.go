@@ -47,7 +47,8 @@ const (
 // at all while it connects. The way through a worker takes 20 us, a third of a call, and so is not
 // the default.
 type batcher struct {
-	c rueidis.Client
+	c      rueidis.Client
+	single bool // c is a client of one server, which it never replaces by another
 
 	mu        sync.Mutex
 	wake      sync.Cond     // the queue may be ready to send, or the batcher is closed
@@ -61,6 +62,7 @@ type batcher struct {
 	lastReply time.Time     // when the server last answered
 	rtt       time.Duration // time of a round trip without delays
 	closed    bool
+	solo      solo
 	wg        sync.WaitGroup
 	calls     sync.Pool
 }
@@ -77,7 +79,7 @@ type call struct {
 
 // init prepares the zero batcher for a client.
 func (b *batcher) init(c rueidis.Client) {
-	b.c = c
+	b.c, b.single = c, c.Mode() == rueidis.ClientModeStandalone
 	b.wake.L = &b.mu
 	b.calls.New = func() any { return &call{done: make(chan struct{}, 1)} }
 }
@@ -93,9 +95,18 @@ func (b *batcher) send(ctx context.Context, cmd rueidis.Completed) rueidis.Redis
 		began.Sub(b.lastReply) < fresh {
 		b.trips++
 		b.carried++
+		alone := b.take(ctx, began)
 		b.mu.Unlock()
-		res := b.c.Do(ctx, cmd)
+		var res rueidis.RedisResult
+		if alone != nil {
+			res = alone.Do(ctx, cmd)
+		} else {
+			res = b.c.Do(ctx, cmd)
+		}
 		b.mu.Lock()
+		if alone != nil {
+			b.put(res)
+		}
 		b.finished(began, 1, res)
 		b.wakeWorker()
 		b.mu.Unlock()
@@ -103,6 +114,7 @@ func (b *batcher) send(ctx context.Context, cmd rueidis.Completed) rueidis.Redis
 	}
 	c := b.calls.Get().(*call)
 	c.ctx, c.cmd = ctx, cmd
+	b.solo.waiting = 0
 	b.queue = append(b.queue, c)
 	b.wakeWorker()
 	b.mu.Unlock()
@@ -214,6 +226,9 @@ func tripContext(batch []*call) (context.Context, context.CancelFunc) {
 func (b *batcher) close() {
 	b.mu.Lock()
 	b.closed = true
+	if !b.solo.taken {
+		b.drop()
+	}
 	b.wake.Broadcast()
 	b.mu.Unlock()
 	b.wg.Wait()

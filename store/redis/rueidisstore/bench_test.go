@@ -37,11 +37,10 @@ func pairs(b *testing.B, c client.Client) []pair {
 	del := client.NewLuaScript(`if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0`)
 	same := client.NewLuaScript(`
 local t = redis.call('TIME')
-local last = redis.call('HGET', KEYS[2], 'last')
-local fence = string.format('%.0f', math.max((last or 0) + 128, t[1] * 1000000 + t[2]))
+local last = string.match(redis.call('GET', KEYS[2]) or '0', '^%d+')
+local fence = string.format('%.0f', math.max(last + 128, t[1] * 1000000 + t[2]))
 if not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return false end
-redis.call('HSET', KEYS[2], 'last', fence, 'owner', ARGV[1], 'claim', '1073741824 1073741824 ' .. fence .. ' ' .. fence .. ' ' .. fence .. ' ' .. ARGV[3])
-redis.call('PEXPIRE', KEYS[2], 600000)
+redis.call('SET', KEYS[2], fence .. '\n' .. #ARGV[1] .. ' ' .. ARGV[1] .. fence .. ' ' .. ARGV[3], 'PX', 600000)
 return fence`)
 	return []pair{
 		{"raw", func(key string) error {
@@ -53,7 +52,7 @@ return fence`)
 		}},
 		{"same data", func(key string) error {
 			owner := rand.Text()
-			if err := same.Exec(ctx, c, []string{key, "{" + key + "}:c"}, []string{owner, "30000", "0 4 0\n0:0:"}).Error(); err != nil {
+			if err := same.Exec(ctx, c, []string{key, "{" + key + "}:m"}, []string{owner, "30000", "0 4 0\n0:0:"}).Error(); err != nil {
 				return err
 			}
 			return del.Exec(ctx, c, []string{key}, []string{owner}).Error()

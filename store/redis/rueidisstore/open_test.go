@@ -47,7 +47,7 @@ func TestOpen(t *testing.T) {
 	} {
 		works(t, u)
 	}
-	if n, err := srv.Do(t.Context(), "EXISTS", "{own:key}:c"); err != nil || n != int64(1) {
+	if n, err := srv.Do(t.Context(), "EXISTS", "{own:key}:m"); err != nil || n != int64(1) {
 		t.Errorf("lock_prefix was not obeyed: %v, %v", n, err)
 	}
 	wrong := "wrong-" + rand.Text()

@@ -37,7 +37,7 @@ var errMoved = errors.New("rueidis: the channel has moved to another node")
 //
 // A grant that waits for replicas takes a connection of the client's BlockingPoolSize for that
 // time. Notifications for waiters take another: one per process, or on a cluster one for each key
-// that has waiters.
+// that has waiters. Calls that follow each other closely take one more.
 func New(c rueidis.Client, opt *Options) (*redis.Store, error) {
 	if c == nil {
 		return nil, errors.New("rueidis: the client is nil")
@@ -302,6 +302,7 @@ func (c *client) Close() error {
 	c.calls.Close()
 	if c.closes {
 		c.c.Close()
+		c.batcher.abort()
 	}
 	c.calls.Wait()
 	c.batcher.close()
