@@ -30,8 +30,20 @@ create table key (
 	key   blob primary key, -- the empty key belongs to the file: its fence is above those of all swept keys
 	fence integer not null, -- the last fence of the key
 	ends  integer not null, -- the end of the last entry: ns since the boot
-	state blob              -- the entries of the key
+	state blob              -- the oldest claim of the key, and the number of all others
 ) without rowid;
+create table entry (
+	key     blob not null,
+	waiting integer not null, -- 1: a queue entry, 0: a claim
+	number  integer not null, -- the order of the queue, and that of the claims
+	owner   blob not null,
+	ends    integer not null, -- ns since the boot
+	state   blob not null,
+	primary key (key, waiting, number)
+) without rowid;
+create unique index entry_owner on entry (key, owner);
+create index entry_ends on entry (key, waiting, ends);
+create trigger swept after delete on key begin delete from entry where key = old.key; end;
 create table meta (name text primary key, value text not null) without rowid;
 insert into key values (x'', 0, 0, null);`
 )
@@ -45,6 +57,9 @@ type base struct {
 	begin, commit, rollback     *stmt
 	load, save, empty           *stmt
 	list, bound, sweep, swept   *stmt
+	find, oldest, ahead, behind *stmt // of the table entry
+	firstEnd, lastEnd, entries  *stmt
+	put, remove, expire         *stmt
 	identity                    string
 	since                       time.Duration // when this boot first used the file
 	remote                      bool          // see Options.Remote
@@ -188,16 +203,10 @@ func (b *base) create() error {
 }
 
 func (b *base) prepare() error {
-	for text, at := range map[string]**stmt{
-		"begin immediate": &b.begin, "commit": &b.commit, "rollback": &b.rollback,
-		"select fence, state from key where key = ?":                                    &b.load,
-		"insert or replace into key values (?, ?, ?, ?)":                                &b.save,
-		"update key set ends = 0, state = null where key = ? and state = ?":             &b.empty,
-		"select key, state from key where key >= ? and key > x'' and ends > ? limit ?":  &b.list,
-		"select key from key where key > ? order by key limit 1 offset ?":               &b.bound,
-		"delete from key where key > ? and (? or key <= ?) and ends <= ? and fence < ?": &b.sweep,
-		"update key set fence = max(fence, ?) where key = x''":                          &b.swept,
-	} {
+	for text, at := range b.statements() {
+		if *at != nil {
+			continue // setup was called before
+		}
 		made, err := b.conn.Prepare(text)
 		if err != nil {
 			return err
@@ -205,6 +214,35 @@ func (b *base) prepare() error {
 		*at = &stmt{made}
 	}
 	return nil
+}
+
+// statements returns all statements of calls. A limit is a part of the text if the statement is run
+// often: SQLite prepares a statement again when a parameter of a limit changes.
+func (b *base) statements() map[string]**stmt {
+	return map[string]**stmt{
+		"begin immediate": &b.begin, "commit": &b.commit, "rollback": &b.rollback,
+		"select fence, state from key where key = ?":                                          &b.load,
+		"insert or replace into key values (?, ?, ?, ?)":                                      &b.save,
+		"update key set ends = 0, state = null where key = ? and state = ?":                   &b.empty,
+		"select key, fence, state from key where key >= ? and key > x'' and ends > ? limit ?": &b.list,
+		"select key from key where key > ? order by key limit 1 offset ?":                     &b.bound,
+		"delete from key where key > ? and (? or key <= ?) and ends <= ? and fence < ?":       &b.sweep,
+		"update key set fence = max(fence, ?) where key = x''":                                &b.swept,
+
+		"select number, state from entry where key = ? and owner = ?":                           &b.find,
+		"select number, state from entry where key = ? and waiting = ? order by number limit 1": &b.oldest,
+		"select number, state from entry where key = ? and waiting = ? order by number":         &b.entries,
+		`select count(*), min(ends), min(number) from (
+			select ends, number from entry where key = ? and waiting = 1 and number < ? order by number limit 17)`: &b.ahead,
+		"select count(*) from (select 1 from entry where key = ? and waiting = 1 and number > ? limit 17)": &b.behind,
+		"select min(ends) from entry where key = ? and waiting = 0":                                        &b.firstEnd,
+		`select max(ifnull((select max(ends) from entry where key = ?1 and waiting = 0), 0),
+			ifnull((select max(ends) from entry where key = ?1 and waiting = 1), 0))`: &b.lastEnd,
+		`insert into entry values (?, ?, ?, ?, ?, ?)
+			on conflict (key, waiting, number) do update set ends = excluded.ends, state = excluded.state`: &b.put,
+		"delete from entry where key = ? and waiting = ? and number = ?":                                              &b.remove,
+		"delete from entry indexed by entry_ends where key = ? and waiting = ? and ends <= ? returning number, state": &b.expire,
+	}
 }
 
 // exec runs a statement once.
@@ -265,9 +303,9 @@ func (b *base) value(q string) sqldriver.Value {
 
 func (b *base) close() error {
 	var err error
-	for _, st := range []*stmt{b.begin, b.commit, b.rollback, b.load, b.save, b.empty, b.list, b.bound, b.sweep, b.swept} {
-		if st != nil {
-			err = errors.Join(err, st.made.Close())
+	for _, at := range b.statements() {
+		if *at != nil {
+			err = errors.Join(err, (*at).made.Close())
 		}
 	}
 	return errors.Join(err, b.conn.Close())

@@ -63,7 +63,9 @@ func (b *base) reboot(s *Store) (err error) {
 		if err := b.mode(s); err != nil {
 			return err
 		}
-		end := func(time.Duration) error { return b.exec("update key set ends = 0, state = null where key <> x''") }
+		end := func(time.Duration) error {
+			return b.exec("update key set ends = 0, state = null where key <> x''; delete from entry")
+		}
 		if b.remote {
 			end = b.carryOver
 		}

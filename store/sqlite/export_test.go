@@ -3,6 +3,9 @@ package sqlite
 import (
 	"cmp"
 	"context"
+	sqldriver "database/sql/driver"
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/distlock/distlock/driver"
@@ -34,11 +37,11 @@ func OpenOn(path string, opt *Options, m Machine) (*Store, error) {
 	return open(ctx, path, opt, h)
 }
 
-// Rows counts the keys in the file.
+// Rows counts the keys, and the rows of the table entry.
 func (s *Store) Rows() int {
 	n := -1
 	_ = s.read(context.Background(), func(t *tx) error {
-		n = int(t.base.number("select count(*) from key where key > x''"))
+		n = int(t.base.number("select (select count(*) from key where key > x'') + (select count(*) from entry)"))
 		return nil
 	})
 	return n
@@ -71,3 +74,30 @@ func (s *Store) Taken() bool {
 }
 
 var Parse = parse
+
+// Plans returns how SQLite runs the statements on the table entry that calls make often.
+func (s *Store) Plans() (map[string]string, error) {
+	b, out := s.base, map[string]string{}
+	names := map[**stmt]string{
+		&b.find: "find", &b.oldest: "oldest", &b.ahead: "ahead", &b.behind: "behind", &b.firstEnd: "firstEnd",
+		&b.lastEnd: "lastEnd", &b.remove: "remove", &b.expire: "expire",
+	}
+	for text, at := range b.statements() {
+		if names[at] == "" {
+			continue
+		}
+		made, err := b.conn.Prepare("explain query plan " + text)
+		if err != nil {
+			return nil, err
+		}
+		var dest [4]sqldriver.Value
+		err = (&stmt{made}).rows(dest[:], func() bool {
+			out[names[at]] += fmt.Sprintln(dest[3])
+			return true
+		}, make([]sqldriver.Value, 3)...)
+		if err := errors.Join(err, made.Close()); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}

@@ -123,7 +123,7 @@ func TestOpen_refuses(t *testing.T) {
 		},
 		{"a newer layout", "layout 99", later("pragma user_version = 99"), sqlite.Machine{}},
 		{"an older layout", "from before the first release",
-			later("pragma user_version = 1"), sqlite.Machine{}},
+			later("pragma user_version = 2"), sqlite.Machine{}},
 		{"another's database", "another application",
 			later("pragma application_id = 7"), sqlite.Machine{}},
 	}

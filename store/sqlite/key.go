@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -10,17 +11,22 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// A key is the state of one key, read from its row in a transaction.
+// A key is the state of one key in a transaction. The oldest claim is a part of the key's row, so
+// that a lock nobody else wants is one row. All other claims and the queue are rows of the table
+// entry, and a call reads only those that it needs.
 type key struct {
+	t         *tx
 	name      string
-	last      uint64   // the highest fence of a grant, or Floor of a claim
-	claims    []*claim // granted, oldest first
-	queue     []*claim // waiting, in order
+	last      uint64 // the highest fence of a grant, or Floor of a claim
+	first     *claim // the oldest claim, if it is in the key's row
+	rows      rows   // all other claims, and the queue
 	broken    []broken
 	observers []observer
 
-	exists  bool // the key has a row
-	wakeups []wakeup
+	exists   bool   // the key has a row
+	wasLast  uint64 // last in that row
+	wasState []byte
+	wakeups  []wakeup
 }
 
 // A claim is a granted claim or a queue entry.
@@ -34,7 +40,13 @@ type claim struct {
 	socket              string        // of the owner's process, for a queue entry
 	meta                map[string]string
 	value               []byte
+
+	number int64         // in the table entry
+	stored time.Duration // the end in the table entry; 0: it is not there
 }
+
+// waiting reports whether c is a queue entry.
+func (c *claim) waiting() bool { return c.fence == 0 }
 
 // kept reports whether c is a record.
 func (c *claim) kept() bool { return c.until != 0 }
@@ -58,76 +70,119 @@ type observer struct {
 	ends   time.Duration
 }
 
-// expire removes all entries that have ended.
-func (k *key) expire(now time.Duration) {
-	ended := func(c *claim) bool { return c.ends <= now }
-	before := len(k.claims) + len(k.queue)
-	k.claims = slices.DeleteFunc(k.claims, ended)
-	k.queue = slices.DeleteFunc(k.queue, ended)
-	if len(k.claims)+len(k.queue) < before {
-		k.wakeObservers()
-		k.wakeHead()
+// expire removes everything that has ended. If it removes rows of the table entry, it saves the
+// key, so that the key's row always counts the rows that exist.
+func (k *key) expire() error {
+	now := k.t.now
+	gone := k.first != nil && k.first.ends <= now
+	if gone {
+		k.first = nil
 	}
 	k.broken = slices.DeleteFunc(k.broken, func(b broken) bool { return b.ends <= now })
 	k.observers = slices.DeleteFunc(k.observers, func(o observer) bool { return o.ends <= now })
-}
-
-// free reports whether a claim can be granted to an owner at a position in the queue; -1: the owner
-// has no queue entry and comes after all entries.
-func (k *key) free(at int, weight, limit int64) bool {
-	if at > 0 || at < 0 && len(k.queue) > 0 {
-		return false
+	ended, err := k.expireRows()
+	if err != nil || !gone && !ended {
+		return err
 	}
-	return k.used()+weight <= limit
+	k.wakeObservers()
+	if err := k.wakeHead(); err != nil || !ended {
+		return err
+	}
+	return k.t.save(k)
 }
 
 func (k *key) used() int64 {
-	var n int64
-	for _, c := range k.claims {
-		n += c.weight
+	if k.first == nil {
+		return k.rows.used
 	}
-	return n
+	return k.rows.used + k.first.weight
+}
+
+// acquire grants or refuses a claim.
+func (k *key) acquire(r driver.Request, socket string) (driver.Result, error) {
+	clock := wall()
+	if r.Floor > max(clock, k.last)+driver.MaxAhead {
+		return driver.Result{}, fmt.Errorf("%w: floor %d is more than an hour ahead", driver.ErrInvalid, r.Floor)
+	}
+	mine, err := k.find(r.Owner)
+	if err != nil {
+		return driver.Result{}, err
+	}
+	if mine != nil && !mine.waiting() {
+		return k.again(mine, r)
+	}
+	at, err := k.position(mine)
+	if err != nil {
+		return driver.Result{}, err
+	}
+	if at.ahead > 0 || k.used()+r.Weight > r.Limit {
+		return k.refuse(mine, at, r, socket)
+	}
+	fence := max(k.last+driver.Span, clock, r.Floor)
+	if fence > driver.MaxFence-driver.Span {
+		return driver.Result{}, fmt.Errorf("%w: no fences are left", driver.ErrUnavailable)
+	}
+	k.last = fence
+	if mine != nil {
+		if err := k.remove(mine); err != nil {
+			return driver.Result{}, err
+		}
+	}
+	c := newClaim(r, k.t.now, r.TTL)
+	c.fence = fence
+	k.broken = slices.DeleteFunc(k.broken, func(b broken) bool { return b.owner == r.Owner })
+	err = cmp.Or(k.put(c), k.wakeHead())
+	return driver.Result{Granted: true, Fresh: true, Fence: fence, Used: k.used(), Behind: int(k.rows.queue)}, err
 }
 
 // again answers an owner that already has the claim c.
-func (k *key) again(c *claim, r driver.Request, now time.Duration) driver.Result {
+func (k *key) again(c *claim, r driver.Request) (driver.Result, error) {
 	if !c.kept() { // a record keeps its own TTL
-		c.live(now, r.TTL)
+		c.live(k.t.now, r.TTL)
 	}
 	c.fence = max(c.fence, r.Floor)
 	k.last = max(k.last, c.fence)
-	if r.Weight < c.weight {
+	lower := r.Weight < c.weight
+	if lower {
+		if c != k.first {
+			k.rows.used -= c.weight - r.Weight
+		}
 		c.weight = r.Weight
-		k.wakeHead()
 	}
-	return driver.Result{Granted: true, Fence: c.fence, Used: k.used(), Behind: len(k.queue)}
+	err := k.put(c)
+	if lower && err == nil {
+		err = k.wakeHead()
+	}
+	return driver.Result{Granted: true, Fence: c.fence, Used: k.used(), Behind: int(k.rows.queue)}, err
 }
 
 // refuse answers an owner that has to wait. If QueueTTL is set, it adds or renews the queue entry.
-func (k *key) refuse(at int, r driver.Request, socket string, now time.Duration) driver.Result {
-	if r.QueueTTL > 0 {
-		entry := newClaim(r, now, r.QueueTTL)
-		entry.socket = socket
-		if at < 0 {
-			at = len(k.queue)
-			k.queue = append(k.queue, entry)
-		} else {
-			entry.since = k.queue[at].since
-			k.queue[at] = entry
+func (k *key) refuse(mine *claim, at position, r driver.Request, socket string) (driver.Result, error) {
+	res := driver.Result{Used: k.used(), Ahead: at.ahead, Behind: at.behind}
+	full := res.Used+r.Weight > r.Limit
+	blocker, err := k.oldest(!full)
+	if err != nil {
+		return driver.Result{}, err
+	}
+	first := at.first
+	if full {
+		soon, err := k.firstEnd()
+		if err != nil {
+			return driver.Result{}, err
 		}
+		first = min(first, soon)
 	}
-	res := driver.Result{Used: k.used(), Ahead: len(k.queue)}
-	if at >= 0 {
-		res.Ahead, res.Behind = at, len(k.queue)-at-1
+	res.Blocker = k.describe(blocker, k.t.now)
+	res.Retry = max(first-k.t.now, 0)
+	if r.QueueTTL == 0 {
+		return res, nil
 	}
-	blockers := k.queue[:res.Ahead]
-	if res.Used+r.Weight > r.Limit {
-		blockers = slices.Concat(k.claims, blockers)
+	entry := newClaim(r, k.t.now, r.QueueTTL)
+	entry.socket = socket
+	if mine != nil {
+		entry.since, entry.number, entry.stored = mine.since, mine.number, mine.stored
 	}
-	first := slices.MinFunc(blockers, func(a, b *claim) int { return cmp.Compare(a.ends, b.ends) })
-	res.Retry = first.ends - now
-	res.Blocker = k.describe(blockers[0], now)
-	return res
+	return res, k.put(entry)
 }
 
 // newClaim returns a claim or a queue entry for a request.
@@ -147,10 +202,15 @@ func after(now, life time.Duration) time.Duration {
 }
 
 // wakeHead wakes the head of the queue if it would be granted now.
-func (k *key) wakeHead() {
-	if len(k.queue) > 0 && k.free(0, k.queue[0].weight, k.queue[0].limit) {
-		k.wake(k.queue[0])
+func (k *key) wakeHead() error {
+	if k.rows.queue == 0 || k.used() >= driver.Whole {
+		return nil
 	}
+	head, err := k.oldest(true)
+	if err == nil && k.used()+head.weight <= head.limit {
+		k.wake(head)
+	}
+	return err
 }
 
 func (k *key) wake(entry *claim) {
@@ -170,18 +230,18 @@ func (k *key) describe(c *claim, now time.Duration) driver.Claim {
 	return driver.Claim{
 		Key: k.name, Owner: driver.Tag(c.owner), Weight: c.weight, Limit: c.limit, Fence: c.fence,
 		Holder: c.holder, Task: c.task, Meta: maps.Clone(c.meta), Value: slices.Clone(c.value),
-		Held: now - c.since, Left: c.ends - now, Waiting: c.fence == 0, Kept: c.kept(),
+		Held: now - c.since, Left: c.ends - now, Waiting: c.waiting(), Kept: c.kept(),
 	}
 }
 
-func (k *key) all(now time.Duration) []driver.Claim {
+// describeAll returns the public parts of all claims and queue entries that have not ended.
+func (k *key) describeAll() ([]driver.Claim, error) {
+	all, err := k.all()
 	var out []driver.Claim
-	for _, c := range slices.Concat(k.claims, k.queue) {
-		out = append(out, k.describe(c, now))
+	for _, c := range all {
+		if c.ends > k.t.now {
+			out = append(out, k.describe(c, k.t.now))
+		}
 	}
-	return out
-}
-
-func find(claims []*claim, owner string) int {
-	return slices.IndexFunc(claims, func(c *claim) bool { return c.owner == owner })
+	return out, err
 }

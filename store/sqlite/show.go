@@ -18,10 +18,11 @@ const listStep = 128
 // Show returns the claims on a key and its queue.
 func (s *Store) Show(ctx context.Context, name string) (out []driver.Claim, err error) {
 	err = s.read(ctx, func(t *tx) error {
-		k, err := t.load(name)
-		if err == nil && k.exists {
-			out = k.all(t.now)
+		k, err := t.peek(name)
+		if err != nil {
+			return err
 		}
+		out, err = k.describeAll()
 		return err
 	})
 	return out, err
@@ -51,22 +52,21 @@ func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Claim,
 
 // page reads some keys. It returns where the next page begins; nil: there is none.
 func (t *tx) page(from, prefix []byte) (out []driver.Claim, next []byte, err error) {
-	var dest [2]sqldriver.Value
+	var dest [3]sqldriver.Value
+	var keys []*key
 	n := 0
 	var wrong error
 	err = t.base.list.rows(dest[:], func() bool {
 		name, _ := dest[0].([]byte)
-		state, _ := dest[1].([]byte)
 		if !bytes.HasPrefix(name, prefix) {
 			n = 0 // the last key with the prefix was read
 			return false
 		}
-		k := &key{name: string(name)}
-		if wrong = k.decode(state); wrong != nil {
+		var k *key
+		if k, wrong = t.decode(string(name), dest[1], dest[2]); wrong != nil {
 			return false
 		}
-		k.expire(t.now)
-		out = append(out, k.all(t.now)...)
+		keys = append(keys, k)
 		next = append(bytes.Clone(name), 0) // the smallest key after name
 		n++
 		return true
@@ -74,7 +74,17 @@ func (t *tx) page(from, prefix []byte) (out []driver.Claim, next []byte, err err
 	if n < listStep {
 		next = nil
 	}
-	return out, next, cmp.Or(err, wrong)
+	if err := cmp.Or(err, wrong); err != nil {
+		return nil, nil, err
+	}
+	for _, k := range keys {
+		claims, err := k.describeAll()
+		if err != nil {
+			return nil, nil, err
+		}
+		out = append(out, claims...)
+	}
+	return out, next, nil
 }
 
 // read runs f in a transaction, and changes nothing.

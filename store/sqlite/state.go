@@ -3,6 +3,8 @@ package sqlite
 import (
 	"encoding/binary"
 	"errors"
+	"maps"
+	"slices"
 	"time"
 )
 
@@ -10,11 +12,11 @@ import (
 // letter and its fields. Integers are varints, and a text is its length and its bytes. See
 // docs/layout.md.
 const (
-	claimEntry    = 'c' // claims, oldest first
-	queueEntry    = 'p' // the queue
+	claimEntry    = 'c' // the oldest claim
+	rowsEntry     = 'e' // counts the rows of the table entry
 	brokenEntry   = 'b' // owners whose claim was broken
 	observerEntry = 'o' // sockets of processes that watch the key without a claim
-	stateVersion  = 2   // of the file: its user_version
+	stateVersion  = 3   // of the file: its user_version
 )
 
 var errState = errors.New("the row of the key cannot be read")
@@ -22,11 +24,11 @@ var errState = errors.New("the row of the key cannot be read")
 // encode returns the state of k, nil if k has no entries, and the end of the last entry.
 func (k *key) encode() (state []byte, ends time.Duration) {
 	var b []byte
-	for _, c := range k.claims {
-		b, ends = c.encode(append(b, claimEntry)), max(ends, c.ends)
+	if k.first != nil {
+		b, ends = k.first.encode(append(b, claimEntry)), k.first.ends
 	}
-	for _, c := range k.queue {
-		b, ends = c.encode(append(b, queueEntry)), max(ends, c.ends)
+	if r := k.rows; !r.none() {
+		b, ends = numbers(append(b, rowsEntry), r.claims, r.used, r.queue, r.next, int64(r.ends)), max(ends, r.ends)
 	}
 	for _, x := range k.broken {
 		b = text(text(append(b, brokenEntry), x.owner), x.reason)
@@ -40,16 +42,20 @@ func (k *key) encode() (state []byte, ends time.Duration) {
 }
 
 func (c *claim) encode(b []byte) []byte {
-	b = text(b, c.owner)
-	for _, n := range []int64{c.weight, c.limit, int64(c.fence), int64(c.since), int64(c.ends), int64(c.ttl), c.until} {
-		b = binary.AppendVarint(b, n)
-	}
+	b = numbers(text(b, c.owner), c.weight, c.limit, int64(c.fence), int64(c.since), int64(c.ends), int64(c.ttl), c.until)
 	b = text(text(text(b, c.socket), c.holder), c.task)
 	b = binary.AppendVarint(b, int64(len(c.meta)))
-	for name, v := range c.meta {
-		b = text(text(b, name), v)
+	for _, name := range slices.Sorted(maps.Keys(c.meta)) { // the same claim has the same bytes: see save
+		b = text(text(b, name), c.meta[name])
 	}
 	return text(b, string(c.value))
+}
+
+func numbers(b []byte, all ...int64) []byte {
+	for _, n := range all {
+		b = binary.AppendVarint(b, n)
+	}
+	return b
 }
 
 func text(b []byte, s string) []byte {
@@ -64,9 +70,9 @@ func (k *key) decode(state []byte) error {
 		r.rest = r.rest[1:]
 		switch entry {
 		case claimEntry:
-			k.claims = append(k.claims, r.claim())
-		case queueEntry:
-			k.queue = append(k.queue, r.claim())
+			k.first = r.claim()
+		case rowsEntry:
+			k.rows = rows{claims: r.number(), used: r.number(), queue: r.number(), next: r.number(), ends: r.time()}
 		case brokenEntry:
 			k.broken = append(k.broken, broken{r.text(), r.text(), r.time()})
 		case observerEntry:

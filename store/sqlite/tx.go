@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"bytes"
 	"context"
 	sqldriver "database/sql/driver"
 	"errors"
@@ -175,56 +176,69 @@ func pause(ctx context.Context, try int, longest time.Duration) {
 	}
 }
 
-// load reads the current state of a key.
+// load reads the current state of a key, and removes what has ended.
 func (t *tx) load(name string) (*key, error) {
-	k := &key{name: name}
-	found, state, err := t.base.row(k)
+	k, err := t.peek(name)
+	if err == nil && k.exists {
+		err = k.expire()
+	}
+	return k, err
+}
+
+// peek reads the state of a key, and changes nothing.
+func (t *tx) peek(name string) (*key, error) {
+	var dest [2]sqldriver.Value
+	found, err := t.base.load.row(dest[:], []byte(name))
 	if err != nil {
 		return nil, err
 	}
-	if !found {
-		// The key may have been swept: new fences must be higher than its last one.
-		file := &key{}
-		_, _, err := t.base.row(file)
-		k.last = file.last
-		return k, err
+	if found {
+		return t.decode(name, dest[0], dest[1])
 	}
-	k.exists = true
-	if err := k.decode(state); err != nil {
+	// The key may have been swept: new fences must be higher than its last one.
+	if _, err = t.base.load.row(dest[:], []byte{}); err != nil {
 		return nil, err
 	}
-	k.expire(t.now)
+	file, err := t.decode("", dest[0], dest[1])
+	if err != nil {
+		return nil, err
+	}
+	return &key{t: t, name: name, last: file.last}, nil
+}
+
+// decode returns the key in a row.
+func (t *tx) decode(name string, fence, state sqldriver.Value) (*key, error) {
+	last, ok := fence.(int64)
+	if !ok || last < 0 || last > math.MaxInt64/2 {
+		return nil, errState
+	}
+	k := &key{t: t, name: name, last: uint64(last), exists: true, wasLast: uint64(last)}
+	k.wasState, _ = state.([]byte)
+	if err := k.decode(k.wasState); err != nil {
+		return nil, err
+	}
 	return k, nil
 }
 
-// row reads the row of a key.
-func (b *base) row(k *key) (found bool, state []byte, err error) {
-	var dest [2]sqldriver.Value
-	found, err = b.load.row(dest[:], []byte(k.name))
-	if err != nil || !found {
-		return false, nil, err
-	}
-	fence, ok := dest[0].(int64)
-	if !ok || fence < 0 || fence > math.MaxInt64/2 {
-		return false, nil, errState
-	}
-	k.last = uint64(fence)
-	state, _ = dest[1].([]byte)
-	return true, state, nil
-}
-
-// save writes a key back. Its hints are sent after the commit.
+// save writes a key back, if it has changed. Its hints are sent after the commit.
 func (t *tx) save(k *key) error {
 	if !k.exists && k.idle() {
 		return nil
 	}
 	state, ends := k.encode()
-	if len(k.claims) == 1 && len(k.queue)+len(k.broken)+len(k.observers) == 0 {
-		t.solos = append(t.solos, solo{driver.ID{Key: k.name, Owner: k.claims[0].owner}, state, ends})
+	if k.first != nil && k.rows.none() && len(k.broken)+len(k.observers) == 0 {
+		t.solos = append(t.solos, solo{driver.ID{Key: k.name, Owner: k.first.owner}, state, ends})
+	}
+	t.wakeups = append(t.wakeups, k.wakeups...)
+	k.wakeups = nil
+	if k.exists && k.last == k.wasLast && bytes.Equal(state, k.wasState) {
+		return nil
 	}
 	_, err := t.base.save.exec([]byte(k.name), int64(k.last), int64(ends), state)
-	t.wakeups = append(t.wakeups, k.wakeups...)
+	k.exists, k.wasLast, k.wasState = true, k.last, state
 	return err
 }
 
-func (k *key) idle() bool { return len(k.claims)+len(k.queue)+len(k.broken)+len(k.observers) == 0 }
+func (k *key) idle() bool {
+	return k.first == nil && k.rows.none() && len(k.broken)+len(k.observers) == 0
+}

@@ -3,9 +3,7 @@ package sqlite
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
-	"time"
 
 	"github.com/distlock/distlock/driver"
 )
@@ -21,12 +19,12 @@ func (s *Store) Acquire(ctx context.Context, r driver.Request) (res driver.Resul
 			return err
 		}
 		before := k.last
-		if res, err = s.acquire(k, r, t.now); err != nil {
+		if res, err = k.acquire(r, s.notifier.address()); err != nil {
 			return err
 		}
 		res.Age = s.age(t)
 		if !res.Granted && r.QueueTTL == 0 {
-			return nil // only expired entries have changed
+			return nil // only expired claims have changed
 		}
 		if err := t.sweep(&s.sweeps, k.last != before); err != nil {
 			return err
@@ -37,34 +35,6 @@ func (s *Store) Acquire(ctx context.Context, r driver.Request) (res driver.Resul
 		return driver.Result{}, err
 	}
 	return res, nil
-}
-
-func (s *Store) acquire(k *key, r driver.Request, now time.Duration) (driver.Result, error) {
-	clock := wall()
-	if r.Floor > max(clock, k.last)+driver.MaxAhead {
-		return driver.Result{}, fmt.Errorf("%w: floor %d is more than an hour ahead", driver.ErrInvalid, r.Floor)
-	}
-	if i := find(k.claims, r.Owner); i >= 0 {
-		return k.again(k.claims[i], r, now), nil
-	}
-	at := find(k.queue, r.Owner)
-	if !k.free(at, r.Weight, r.Limit) {
-		return k.refuse(at, r, s.notifier.address(), now), nil
-	}
-	fence := max(k.last+driver.Span, clock, r.Floor)
-	if fence > driver.MaxFence-driver.Span {
-		return driver.Result{}, fmt.Errorf("%w: no fences are left", driver.ErrUnavailable)
-	}
-	k.last = fence
-	if at >= 0 {
-		k.queue = slices.Delete(k.queue, at, at+1)
-	}
-	c := newClaim(r, now, r.TTL)
-	c.fence = fence
-	k.claims = append(k.claims, c)
-	k.broken = slices.DeleteFunc(k.broken, func(b broken) bool { return b.owner == r.Owner })
-	k.wakeHead()
-	return driver.Result{Granted: true, Fresh: true, Fence: fence, Used: k.used(), Behind: len(k.queue)}, nil
 }
 
 // Renew gives a claim a new TTL.
@@ -113,8 +83,12 @@ func renew(t *tx, r driver.Renewal) (behind int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	i := find(k.claims, r.Owner)
-	if i < 0 {
+	c, err := k.find(r.Owner)
+	if err != nil {
+		return 0, err
+	}
+	behind = int(k.rows.queue)
+	if c == nil || c.waiting() {
 		for _, b := range k.broken {
 			if b.owner == r.Owner {
 				return 0, &driver.BrokenError{Reason: b.reason}
@@ -122,9 +96,8 @@ func renew(t *tx, r driver.Renewal) (behind int, err error) {
 		}
 		return 0, driver.ErrNotHeld
 	}
-	c := k.claims[i]
 	if c.kept() && !r.Keep {
-		return len(k.queue), nil // a late renewal: a record keeps its own TTL
+		return behind, nil // a late renewal: a record keeps its own TTL
 	}
 	c.live(t.now, r.TTL)
 	if r.Value != nil {
@@ -133,11 +106,18 @@ func renew(t *tx, r driver.Renewal) (behind int, err error) {
 	if r.Keep {
 		c.keep()
 		k.wakeObservers()
-		for _, entry := range k.queue { // all waiters may read the record
+		queue, err := k.list(true)
+		if err != nil {
+			return 0, err
+		}
+		for _, entry := range queue { // all waiters may read the record
 			k.wake(entry)
 		}
 	}
-	return len(k.queue), t.save(k)
+	if err := k.put(c); err != nil {
+		return 0, err
+	}
+	return behind, t.save(k)
 }
 
 // Release ends a claim or removes a queue entry.
@@ -153,18 +133,16 @@ func (s *Store) Release(ctx context.Context, id driver.ID) error {
 		if err != nil {
 			return err
 		}
-		i, at := find(k.claims, id.Owner), find(k.queue, id.Owner)
+		c, err := k.find(id.Owner)
 		switch {
-		case i >= 0:
-			k.claims = slices.Delete(k.claims, i, i+1)
-			k.wakeObservers()
-		case at >= 0:
-			k.queue = slices.Delete(k.queue, at, at+1)
-		default:
+		case err != nil:
+			return err
+		case c == nil:
 			return driver.ErrNotHeld
+		case !c.waiting():
+			k.wakeObservers()
 		}
-		k.wakeHead()
-		return t.save(k)
+		return cmp.Or(k.remove(c), k.wakeHead(), t.save(k))
 	})
 }
 
@@ -180,14 +158,19 @@ func (s *Store) Break(
 	}
 	err = s.write(ctx, call{limit: busyLimit, first: true}, func(t *tx) error {
 		k, err := t.load(name)
-		if err != nil || len(k.claims) == 0 {
+		if err != nil {
 			return err
 		}
-		var stay []*claim
-		for _, c := range k.claims {
+		claims, err := k.list(false)
+		if err != nil {
+			return err
+		}
+		for _, c := range claims {
 			if upTo > 0 && c.fence > upTo {
-				stay = append(stay, c)
 				continue
+			}
+			if err := k.remove(c); err != nil {
+				return err
 			}
 			out = append(out, k.describe(c, t.now))
 			k.broken = append(k.broken, broken{c.owner, reason, c.ends})
@@ -195,10 +178,8 @@ func (s *Store) Break(
 		if len(out) == 0 {
 			return nil
 		}
-		k.claims = stay
 		k.wakeObservers()
-		k.wakeHead()
-		return t.save(k)
+		return cmp.Or(k.wakeHead(), t.save(k))
 	})
 	if err != nil {
 		return nil, err
