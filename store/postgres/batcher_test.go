@@ -246,7 +246,7 @@ func TestBatcher_sameKey(t *testing.T) {
 	}
 	wg.Go(func() {
 		if res, err := s.Acquire(t.Context(), exclusive("queue")); err != nil || res.Granted ||
-			res.Ahead != 1 {
+			res.Blocker.Owner != driver.Tag("first") {
 			t.Errorf("with one in the queue: %+v, %v", res, err)
 		}
 	})
@@ -376,7 +376,7 @@ func TestBatcher_plans(t *testing.T) {
 	}
 	grant(t, s, exclusive("one"))
 	query(t, srv, "insert into "+quoted(opt)+".key select 'other' || i, 1 from generate_series(1, 1000) i")
-	for _, table := range []string{"key", "claim", "queue", "observer"} {
+	for _, table := range []string{"key", "claim", "queue", "freed", "observer"} {
 		// Now the planner assumes empty tables.
 		query(t, srv, "vacuum analyze "+quoted(opt)+"."+table)
 	}

@@ -54,7 +54,7 @@ const inspectSQL = `select current_setting('server_version'),
 	(select bool_and(has_table_privilege(c.oid, 'select') and has_table_privilege(c.oid, 'insert')
 			and has_table_privilege(c.oid, 'update') and has_table_privilege(c.oid, 'delete'))
 		from pg_class c join pg_namespace n on n.oid = c.relnamespace
-		where n.nspname = @channel@ and c.relname in ('key', 'claim', 'queue', 'observer')),
+		where n.nspname = @channel@ and c.relname in ('key', 'claim', 'queue', 'freed', 'observer')),
 	current_setting('transaction_isolation'),
 	(select o.took || ' ' || o.who from (
 		select @schema@.microseconds(clock_timestamp() - a.xact_start) as took,

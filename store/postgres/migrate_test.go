@@ -63,8 +63,10 @@ func TestMigration_again(t *testing.T) {
 		{"newer functions", "update Schema.meta set value = '99' where name = 'functions'", false, ""},
 		{"newer tables", "update Schema.meta set value = '99' where name = 'version'",
 			false, "newer program"},
-		{"tables from before the first release",
+		{"layout 1",
 			"update Schema.meta set value = '1' where name = 'version'", false, "before the first release"},
+		{"layout 2",
+			"update Schema.meta set value = '2' where name = 'version'", false, "before the first release"},
 		{"foreign tables", "delete from Schema.meta where name = 'version'", false,
 			"not made by distlock"},
 	} {
@@ -81,7 +83,7 @@ func TestMigration_again(t *testing.T) {
 				after, eval(body) != "old")
 		}
 	}
-	eval("insert into Schema.meta values ('version', '2')")
+	eval("insert into Schema.meta values ('version', '3')")
 	if again := grant(t, made(t, srv.URL, opt), a); again.Fence != fence {
 		t.Errorf("fence %d, want %d: what was held is gone", again.Fence, fence)
 	}
@@ -105,7 +107,7 @@ func TestMigrate_notOwner(t *testing.T) {
 		!errors.Is(err, driver.ErrUnavailable) || from != to {
 		t.Fatalf("Migrate: %s, %s, %v, want a SchemaError with its cause", from, to, err)
 	}
-	for _, want := range []string{"has version 2.1", "42501", "as the owner"} {
+	for _, want := range []string{"has version 3.1", "42501", "as the owner"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%v: says nothing of %q", err, want)
 		}

@@ -135,7 +135,7 @@ func (s *Store) Features() driver.Features { return features() }
 func features() driver.Features {
 	return driver.Features{
 		Name: "postgres", Fence: true, Floor: true, Count: true, Queue: true, Value: true, Keep: true,
-		Expiry: true, Detached: true, AnyServer: true,
+		Expiry: true, Detached: true, AnyServer: true, Batch: true,
 		MinTTL: time.Microsecond,
 	}
 }

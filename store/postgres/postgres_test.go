@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"crypto/rand"
 	"flag"
+	"fmt"
 	"runtime"
 	"strconv"
 	"strings"
@@ -71,6 +72,10 @@ func env() drivertest.Env {
 		},
 		Second: func(t testing.TB, s driver.Store) driver.Store {
 			return opened(t, testenv.Postgres(t, testenv.Shared()).URL, s.(space).opt)
+		},
+		Raise: func(t testing.TB, s driver.Store, key string, fence uint64) {
+			query(t, testenv.Postgres(t, testenv.Shared()), fmt.Sprintf(`update "%s".key set fence = %d where key = '%s'`,
+				strings.ReplaceAll(s.(space).opt.Schema, `"`, `""`), fence, key))
 		},
 	}
 }

@@ -16,21 +16,21 @@ import (
 
 const (
 	// layout is the version of the tables that this package creates.
-	layout = 2
+	layout = 3
 
-	// first is the first layout that a migration starts from or creates. Layout 1, from before the
-	// first release, has other names.
-	first = 2
+	// first is the first layout that a migration starts from or creates. Layouts 1 and 2 are from
+	// before the first release.
+	first = 3
 
 	// oldest is the oldest layout that this package can work with.
-	oldest = 2
+	oldest = 3
 
 	// functions is the number of the functions that this package creates.
-	functions = 9
+	functions = 11
 
 	// enough is the lowest number of functions that this package can work with. Functions with a
 	// higher number do everything that those with a lower one do.
-	enough = 9
+	enough = 10
 )
 
 // noRight is the SQLSTATE of a missing permission.

@@ -32,11 +32,11 @@ func TestSchema_rights(t *testing.T) {
 		t.Errorf("a store that leaves the schema to others: %v, want a SchemaError", err)
 	}
 	if from, to, err := admin.Migrate(t.Context()); from != "" ||
-		!strings.HasPrefix(to, "2.") || err != nil {
+		!strings.HasPrefix(to, "3.") || err != nil {
 		t.Errorf("Migrate: %s, %s, %v", from, to, err)
 	}
 	if from, to, err := admin.Migrate(t.Context()); from != to ||
-		!strings.HasPrefix(to, "2.") || err != nil {
+		!strings.HasPrefix(to, "3.") || err != nil {
 		t.Errorf("Migrate again: %s, %s, %v", from, to, err)
 	}
 	if _, err := s.Acquire(t.Context(), exclusive("key")); !errors.Is(err, driver.ErrUnavailable) ||
@@ -243,6 +243,20 @@ func TestSQL_searchPath(t *testing.T) {
 	} {
 		if ok, err := eval(call); err != nil || !ok {
 			t.Errorf("%s: %v, %v", call, ok, err)
+		}
+	}
+}
+
+// A function that turns enable_sort off turns jit off too. Otherwise a sort seems so expensive that
+// the server compiles the statement each time, while all others wait for the key.
+func TestFunctions_compiled(t *testing.T) {
+	t.Parallel()
+	srv := testenv.Postgres(t)
+	works(t, made(t, srv.URL, nil))
+	const these = "select count(*) from pg_proc where 'enable_sort=off' = any (proconfig)"
+	for _, sql := range []string{these, these + " and 'jit=off' = any (proconfig)"} {
+		if got := query(t, srv, sql)[0][0]; got != "4" {
+			t.Errorf("%s: %s, want 4", sql, got)
 		}
 	}
 }

@@ -112,7 +112,7 @@ func TestSQL_boundsItsWait(t *testing.T) {
 	opt := fresh(t)
 	works(t, made(t, srv.URL, opt))
 	locking, _ := begin(t, srv.URL, opt)
-	for _, table := range []string{"key", "claim", "queue", "observer", "sweeper"} {
+	for _, table := range []string{"key", "claim", "queue", "freed", "observer", "sweeper"} {
 		if _, err := locking("lock table Schema." + table); err != nil &&
 			!strings.Contains(err.Error(), "no rows") {
 			t.Fatal(err)

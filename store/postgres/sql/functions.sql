@@ -12,6 +12,13 @@
 --
 -- Every statement of a function sees the data that was committed before the statement began. This
 -- holds in READ COMMITTED only, and acquire refuses the other isolation levels.
+--
+-- Functions that read the start of a queue turn enable_sort off. Otherwise a planner without
+-- statistics reads the whole queue and sorts it. They turn jit off too: a statement that has to sort
+-- seems so expensive then that the server would compile it, for milliseconds, while it has the key.
+-- Statements that read the start of the queue have the condition number > 0, which holds for every
+-- entry: only they can use the index queue_order. Without statistics, the planner might use that
+-- index for one owner's entry too, and read the whole queue.
 
 -- microseconds returns a duration as a number.
 create or replace function @schema@.microseconds(d interval) returns bigint
@@ -144,42 +151,118 @@ language sql as $$
     kind || left(encode(sha256(convert_to(key, 'UTF8')), 'hex'), 16))
 $$;
 
+-- clear deletes ended claims of a key, in bounded steps. It skips rows that another transaction has
+-- locked: such a transaction may be a renewal in time.
+create or replace function @schema@.clear(key text, now timestamptz) returns void
+language sql as $$
+  delete from @schema@.claim c using (
+    select e.owner from @schema@.claim e where e.key = clear.key and e.ends <= clear.now
+      order by e.owner limit 100 for update skip locked
+  ) gone where c.key = clear.key and c.owner = gone.owner;
+$$;
+
+-- clear_queue deletes the ended entries of a key with numbers above low and up to high, as clear
+-- does. It returns false if there were none.
+create or replace function @schema@.clear_queue(key text, now timestamptz, low bigint, high bigint)
+  returns boolean
+language plpgsql as $$
+#variable_conflict use_column
+begin
+  delete from @schema@.queue q using (
+    select e.owner from @schema@.queue e where e.key = clear_queue.key
+      and e.number > clear_queue.low and e.number <= clear_queue.high and e.number > 0
+      and e.ends <= clear_queue.now for update skip locked
+  ) gone where q.key = clear_queue.key and q.owner = gone.owner;
+  return found;
+end
+$$;
+
+-- usage deletes ended claims, and returns the sum of the weights of the other claims and a time
+-- before which none of them ends. Claims that remain are live, or count as live. Mine says that the
+-- caller has the key.
+--
+-- Up to 16 claims are added up in each call. The sum of more is kept with the key. Every change of
+-- a claim changes the sum: in key if the transaction has the key, otherwise by a row of freed. A
+-- claim of the weight 1073741824 is alone, so a sum never includes it. A wrong sum would be too
+-- high, and only until soon.
+create or replace function @schema@.usage(key text, now timestamptz, mine boolean,
+  out used bigint, out ends timestamptz)
+language plpgsql as $$
+#variable_conflict use_column
+declare
+  kept boolean := false; -- the sum is kept
+  fewer bigint;
+  sooner timestamptz;
+  claims bigint;
+  ended boolean;
+begin
+  if usage.mine then
+    with gone as (
+      delete from @schema@.freed f where f.key = usage.key returning f.weight, f.ends
+    )
+    select sum(g.weight), min(g.ends) into fewer, sooner from gone g;
+    select k.used - coalesce(fewer, 0), least(k.soon, sooner), k.used is not null
+      into used, ends, kept from @schema@.key k where k.key = usage.key;
+    if kept and ends > now then
+      if fewer is not null then
+        update @schema@.key k set used = usage.used, soon = usage.ends where k.key = usage.key;
+      end if;
+      return;
+    end if;
+  end if;
+  select count(*), coalesce(sum(c.weight), 0), min(c.ends), bool_or(c.ends <= now)
+    into claims, used, ends, ended
+    from (select c.weight, c.ends from @schema@.claim c
+      where c.key = usage.key and c.broken is null limit 17) c;
+  if claims > 16 or ended then
+    perform @schema@.clear(usage.key, now);
+    -- In one statement: the claims of these rows of freed are not among the claims any more.
+    with gone as (
+      delete from @schema@.freed f where f.key = usage.key and usage.mine
+    )
+    select count(*), coalesce(sum(c.weight), 0), min(c.ends) into claims, used, ends
+      from @schema@.claim c where c.key = usage.key and c.broken is null;
+  end if;
+  if usage.mine and (claims > 16 or kept) then
+    update @schema@.key k set used = case when claims > 16 then usage.used end,
+      soon = case when claims > 16 then usage.ends end where k.key = usage.key;
+  end if;
+end
+$$;
+
 -- promote grants the claims at the head of the queue that fit, each until its queue entry expires,
 -- and notifies their owners. The owner may be dead, so if the clock was set back, the claim still
--- ends after at most the requested queue TTL. The caller has the key.
-create or replace function @schema@.promote(key text) returns void
+-- ends after at most the requested queue TTL. The caller has the key. It returns whether it granted
+-- any.
+create or replace function @schema@.promote(key text) returns boolean
 language plpgsql set search_path = pg_catalog as $$
 #variable_conflict use_column
 declare
   now timestamptz := clock_timestamp();
-  used bigint;
-  ended boolean;
+  granted boolean := false;
+  total bigint; -- the sum of the weights of the claims
+  kept boolean; -- the key keeps it: see usage
   head @schema@.queue;
   number bigint;
 begin
   for step in 1..100 loop
     select q.* into head from @schema@.queue q where q.key = promote.key and q.ends > now
-      order by q.number limit 1;
+      and q.number > 0 order by q.number limit 1;
     if not found then
-      return;
+      return granted;
     end if;
-    if used is null then
-      select coalesce(sum(c.weight), 0), bool_or(c.ends <= now) into used, ended
-        from @schema@.claim c where c.key = promote.key and c.broken is null;
-      if ended then -- claims that remain after this are live, or count as live
-        perform @schema@.clear(promote.key, now);
-        select coalesce(sum(c.weight), 0) into used from @schema@.claim c
-          where c.key = promote.key and c.broken is null;
-      end if;
+    if total is null then
+      total := (select u.used from @schema@.usage(promote.key, now, true) u);
     end if;
-    if used + head.weight > head."limit" then
-      return;
+    if total + head.weight > head."limit" then
+      return granted;
     end if;
     update @schema@.key k
       set fence = greatest(k.fence + 128, @schema@.microseconds(now - timestamptz 'epoch'))
-      where k.key = promote.key and k.fence <= 9007199254740736 returning k.fence into number;
+      where k.key = promote.key and k.fence <= 9007199254740736
+      returning k.fence, k.used is not null into number, kept;
     if not found then
-      return; -- the waiter's next attempt returns that no fences are left
+      return granted; -- the waiter's next attempt returns that no fences are left
     end if;
     -- The waiter may have called acquire again without the key: the claim ends when its entry ends
     -- now.
@@ -196,11 +279,19 @@ begin
       values (promote.key, head.owner, head.weight, head."limit", number, number, head.holder,
         head.task, head.meta, head.value, now,
         least(head.ends, now + head.ttl));
-    used := used + head.weight;
+    if kept then -- the first of all claims ends the keeping
+      update @schema@.key k set used = case when total > 0 then k.used + head.weight end,
+        soon = case when total > 0 then least(k.soon, head.ends, now + head.ttl) end
+        where k.key = promote.key;
+    end if;
+    total := total + head.weight;
+    granted := true;
     perform @schema@.notify(head.channel,
       left(encode(sha256(convert_to(head.owner, 'UTF8')), 'hex'), 32) || ' ' || number || ' ' ||
-      (select count(*) from @schema@.queue q where q.key = promote.key and q.ends > now));
+      (select count(*) from (select from @schema@.queue q where q.key = promote.key
+        and q.number > 0 and q.ends > now order by q.number limit 17) q));
   end loop;
+  return granted;
 end
 $$;
 
@@ -217,7 +308,8 @@ create or replace function @schema@.acquire(
   channel text default '', wait boolean default true,
   out answer text, out fence bigint, out used bigint, out ahead bigint, out behind bigint,
     out retry bigint, out blocker @schema@.claim_info
-) language plpgsql set search_path = pg_catalog set lock_timeout = '200ms' as $$
+) language plpgsql set search_path = pg_catalog set lock_timeout = '200ms'
+set enable_sort = off set jit = off as $$
 #variable_conflict use_column
 declare
   number constant bigint := hashtextextended(acquire.key, @seed@);
@@ -227,7 +319,12 @@ declare
   last bigint;
   own @schema@.claim;
   entry_number bigint; -- of our queue entry
+  near_end timestamptz; -- no claim ends before
+  entry_end timestamptz; -- the first end of an entry before ours
+  ended boolean;
+  edge bigint;
   fits boolean;
+  again record;
 begin
   -- A channel name that is too long for the server would make the later release fail when it
   -- notifies.
@@ -274,7 +371,6 @@ begin
     return;
   end if;
 
-  perform @schema@.clear(acquire.key, now);
   select c.* into own from @schema@.claim c
     where c.key = acquire.key and c.owner = acquire.owner and c.broken is null and c.ends > now;
   if found then
@@ -304,9 +400,14 @@ begin
       answer := '=';
       -- The entry would be granted after the release.
       delete from @schema@.queue q where q.key = acquire.key and q.owner = acquire.owner;
-      select sum(c.weight) into used from @schema@.claim c
-        where c.key = acquire.key and c.broken is null;
-      select count(*) into behind from @schema@.queue q where q.key = acquire.key;
+      if own.weight < 1073741824 and (acquire.weight < own.weight
+        or not own.kept and now + acquire.ttl < own.ends) then
+        insert into @schema@.freed values (acquire.key,
+          own.weight - least(own.weight, acquire.weight), now + acquire.ttl);
+      end if;
+      used := (select u.used from @schema@.usage(acquire.key, now, mine) u);
+      behind := (select count(*) from (select from @schema@.queue q where q.key = acquire.key
+        and q.number > 0 and q.ends > now order by q.number limit 17) q);
       if acquire.weight < own.weight and behind > 0 then
         if mine then
           perform @schema@.promote(acquire.key);
@@ -318,22 +419,43 @@ begin
     end if;
   end if;
 
-  -- Claims that clear has left are live, or count as live.
-  select coalesce(sum(c.weight), 0) into used from @schema@.claim c
-    where c.key = acquire.key and c.broken is null;
-  select q.number into entry_number from @schema@.queue q
+  select u.used, u.ends into used, near_end from @schema@.usage(acquire.key, now, mine) u;
+  select q.number, q.ends <= now into entry_number, ended from @schema@.queue q
     where q.key = acquire.key and q.owner = acquire.owner;
-  select count(*) into ahead from @schema@.queue q
-    where q.key = acquire.key and q.owner <> acquire.owner
-      and (entry_number is null or q.number < entry_number);
+  if ended then -- the owner has lost its position
+    delete from @schema@.queue q where q.key = acquire.key and q.owner = acquire.owner;
+    entry_number := null;
+  end if;
+  -- Only the first entries are counted. Ended entries that clear_queue leaves count as live.
+  loop
+    select count(*) filter (where q.before), min(q.ends) filter (where q.before),
+        bool_or(q.ends <= now), max(q.number)
+      into ahead, entry_end, ended, edge
+      from (select q.number, q.ends,
+          q.owner <> acquire.owner and (entry_number is null or q.number < entry_number) as before
+        from @schema@.queue q where q.key = acquire.key and q.number > 0
+        order by q.number limit 17) q;
+    exit when ended is not true;
+    exit when not @schema@.clear_queue(acquire.key, now, 0, edge);
+  end loop;
   fits := used + acquire.weight <= acquire."limit";
   if mine and fits and ahead > 0 then
     -- If the clock was set back, an entry ahead of us ends after at most its requested TTL: its
     -- owner may be dead.
     update @schema@.queue q set ends = now + q.ttl from (
-      select l.owner from @schema@.queue l where l.key = acquire.key and l.ends > now + l.ttl
-        for update skip locked
+      select l.owner from @schema@.queue l where l.key = acquire.key and l.number <= edge and l.number > 0
+        and l.ends > now + l.ttl for update skip locked
     ) late where q.key = acquire.key and q.owner = late.owner;
+    -- The claim before ended by itself, or its release could not grant the key to the head. The
+    -- head may attempt late.
+    if @schema@.promote(acquire.key) then
+      select a.* into again from @schema@.acquire(acquire.key, acquire.owner, acquire.ttl,
+        acquire.weight, acquire."limit", acquire.queue_ttl, acquire.floor, acquire.holder,
+        acquire.task, acquire.meta, acquire.value, acquire.channel, acquire.wait) a;
+      answer := again.answer; fence := again.fence; used := again.used; ahead := again.ahead;
+      behind := again.behind; retry := again.retry; blocker := again.blocker;
+      return;
+    end if;
   end if;
   if mine and fits and ahead = 0 then
     fence := greatest(last + 128, micros, acquire.floor);
@@ -342,7 +464,11 @@ begin
       return;
     end if;
     insert into @schema@.key as k (key, fence) values (acquire.key, acquire.fence)
-      on conflict on constraint key_pkey do update set fence = excluded.fence;
+      on conflict on constraint key_pkey do update set fence = excluded.fence,
+        -- The first of all claims ends the keeping of the sum.
+        used = case when acquire.used > 0 then k.used + acquire.weight end,
+        soon = case when acquire.used > 0 and k.used is not null
+          then least(k.soon, now + acquire.ttl) end;
     delete from @schema@.queue q where q.key = acquire.key and q.owner = acquire.owner;
     -- The owner may have a broken claim.
     delete from @schema@.claim c where c.key = acquire.key and c.owner = acquire.owner;
@@ -353,7 +479,8 @@ begin
         acquire.meta, acquire.value, now, now + acquire.ttl);
     answer := '+';
     used := used + acquire.weight;
-    select count(*) into behind from @schema@.queue q where q.key = acquire.key;
+    behind := (select count(*) from (select from @schema@.queue q where q.key = acquire.key
+      and q.number > 0 and q.ends > now order by q.number limit 17) q);
     if behind > 0 then
       perform @schema@.promote(acquire.key);
     end if;
@@ -374,16 +501,26 @@ begin
       returning q.number into entry_number;
   end if;
   -- The count is 0 without an entry.
-  select count(*) into behind from @schema@.queue q
-    where q.key = acquire.key and q.number > entry_number;
-  retry := @schema@.microseconds(@schema@.near(least(
-      (select min(c.ends) from @schema@.claim c where c.key = acquire.key and c.broken is null
-        and not fits),
-      (select min(q.ends) from @schema@.queue q where q.key = acquire.key
-        and (entry_number is null or q.number < entry_number))), now) - now);
-  retry := greatest(retry, 1000); -- an ended claim that is still there is about to be deleted
+  loop
+    select count(*), bool_or(q.ends <= now), max(q.number) into behind, ended, edge
+      from (select q.ends, q.number from @schema@.queue q
+        where q.key = acquire.key and q.number > entry_number and q.number > 0
+        order by q.number limit 17) q;
+    exit when ended is not true;
+    exit when not @schema@.clear_queue(acquire.key, now, entry_number, edge);
+  end loop;
+  -- With 17 entries ahead, the end of one blocker changes nothing.
+  if ahead < 17 then
+    retry := @schema@.microseconds(@schema@.near(
+      least(case when not fits then near_end end, entry_end), now) - now);
+    retry := greatest(retry, 1000); -- an ended claim that is still there is about to be deleted
+  end if;
   if not fits then
-    select t.* into blocker from @schema@.claims_of(acquire.key, acquire.key, now) t limit 1;
+    select c.key, c.owner, c.weight, c."limit", c.fence, c.holder, c.task, c.meta, c.value,
+      @schema@.microseconds(now - @schema@.near(c.since, now)),
+      greatest(@schema@.microseconds(@schema@.near(c.ends, now) - now), 1), false, c.kept
+      into blocker from @schema@.claim c
+      where c.key = acquire.key and c.broken is null and c.ends > now limit 1;
   elsif ahead > 0 then
     select t.* into blocker from @schema@.queue_of(acquire.key, acquire.key, now) t limit 1;
   else
@@ -425,7 +562,8 @@ begin
     and current_setting('transaction_isolation') = 'read committed' then
     now := clock_timestamp();
     micros := @schema@.microseconds(now - timestamptz 'epoch');
-    update @schema@.key k set fence = greatest(k.fence + 128, micros, attempt.floor)
+    update @schema@.key k
+      set fence = greatest(k.fence + 128, micros, attempt.floor), used = null, soon = null
       where k.key = attempt.key
         and greatest(k.fence + 128, micros, attempt.floor) <= 9007199254740864
         and attempt.floor <= greatest(k.fence, micros) + 3600000000
@@ -468,8 +606,50 @@ begin
 end
 $$;
 
+-- keep_far gives queue entries of one key a new end: those that a far attempt would keep unchanged.
+-- It returns their positions in the arrays. At least 17 live entries are before each of them, and
+-- 17 behind. The caller has the key, and another attempt with the same weight and limit was refused
+-- before: neither a claim nor the head of the queue need be looked at for each entry.
+create or replace function @schema@.keep_far(key text, weight bigint, "limit" bigint,
+  queue_ttl interval, channel text, owners text[], holders text[], tasks text[], metas jsonb[],
+  "values" bytea[], wanted bigint[]) returns setof bigint
+language plpgsql set enable_sort = off set jit = off as $$
+#variable_conflict use_column
+declare
+  now constant timestamptz := clock_timestamp();
+  low bigint; -- the number of the 17th entry
+  high bigint; -- that of the 17th entry from the end
+begin
+  low := (select case when count(*) = 17 and min(q.ends) > now then max(q.number) end
+    from (select q.number, q.ends from @schema@.queue q
+      where q.key = keep_far.key and q.number > 0 order by q.number limit 17) q);
+  high := (select case when count(*) = 17 and min(q.ends) > now then min(q.number) end
+    from (select q.number, q.ends from @schema@.queue q
+      where q.key = keep_far.key and q.number > 0 order by q.number desc limit 17) q);
+  if low is null or high is null then
+    return;
+  end if;
+  return query update @schema@.queue q set ends = now + keep_far.queue_ttl
+    from (
+      select w as number, (select e.ctid from @schema@.queue e
+        where e.key = keep_far.key and e.owner = keep_far.owners[w]
+          and e.number > low and e.number < high and e.ends > now and e.weight = keep_far.weight and e."limit" = keep_far."limit"
+          and e.ttl = keep_far.queue_ttl and e.channel = keep_far.channel
+          and e.holder = keep_far.holders[w] and e.task = keep_far.tasks[w]
+          and e.meta = keep_far.metas[w] and e.value is not distinct from keep_far."values"[w]
+          and not exists (select from @schema@.claim c where c.key = e.key and c.owner = e.owner)
+        ) as row
+      from unnest(keep_far.wanted) w offset 0
+    ) f
+    where q.ctid = f.row
+    returning f.number;
+end
+$$;
+
 -- attempt_all is attempt for many claims, with one answer for each, in order. One statement grants
--- the claims on keys without claims and queue entries. The settings of attempt_all_anywhere, and
+-- the claims on keys without claims and queue entries. After an attempt was refused, one statement
+-- answers all others on its key that only keep a queue entry far from the head: with thousands of
+-- waiters, these are most attempts. The settings of attempt_all_anywhere, and
 -- subqueries that return one row, keep the planner from reading whole tables for each claim: it
 -- plans once, and the tables may be empty at that time.
 create or replace function @schema@.attempt_all(
@@ -486,6 +666,11 @@ declare
   fences bigint[];
   at int := 1; -- the next of them
   granted text;
+  answer text;
+  answers text[]; -- those of far attempts, by position
+  seen text[]; -- keys with a refused attempt
+  others bigint[]; -- the positions of later attempts on such a key
+  nth bigint;
 begin
   if pg_catalog.current_setting('search_path') operator(pg_catalog.<>) 'pg_catalog'
     or pg_catalog.current_setting('lock_timeout') operator(pg_catalog.<>) '200ms'
@@ -517,7 +702,8 @@ begin
         and (select true from @schema@.claim c where c.key = w.key collate "C" limit 1) is null
         and (select true from @schema@.queue q where q.key = w.key collate "C" limit 1) is null
     ), used as materialized (
-      update @schema@.key k set fence = greatest(k.fence + 128, micros, f.floor) from free f
+      update @schema@.key k
+      set fence = greatest(k.fence + 128, micros, f.floor), used = null, soon = null from free f
       where k.ctid = f.row and greatest(k.fence + 128, micros, f.floor) <= 9007199254740864
         and f.floor <= greatest(k.fence, micros) + 3600000000
       returning k.fence, f.*
@@ -548,12 +734,36 @@ begin
     if numbers[at] = i then
       return next fences[at];
       at := at + 1;
-    else
-      return next @schema@.attempt(attempt_all.keys[i], attempt_all.owners[i], attempt_all.ttls[i],
-        attempt_all.weights[i], attempt_all.limits[i], attempt_all.queue_ttls[i],
-        attempt_all.floors[i], attempt_all.holders[i], attempt_all.tasks[i], attempt_all.metas[i],
-          attempt_all."values"[i], attempt_all.channels[i], attempt_all.waits[i]);
+      continue;
+    elsif answers[i] is not null then
+      return next answers[i];
+      continue;
     end if;
+    answer := @schema@.attempt(attempt_all.keys[i], attempt_all.owners[i], attempt_all.ttls[i],
+      attempt_all.weights[i], attempt_all.limits[i], attempt_all.queue_ttls[i],
+      attempt_all.floors[i], attempt_all.holders[i], attempt_all.tasks[i], attempt_all.metas[i],
+      attempt_all."values"[i], attempt_all.channels[i], attempt_all.waits[i]);
+    return next answer;
+    continue when ours[i] is not true or attempt_all.queue_ttls[i] is null
+      or attempt_all.keys[i] = any(seen)
+      or array_position(attempt_all.keys, attempt_all.keys[i], i + 1) is null
+      or not starts_with(answer, '{"answer":"-"');
+    seen := seen || attempt_all.keys[i];
+    others := array(select n from generate_series(i + 1, cardinality(attempt_all.keys)) n
+      where attempt_all.keys[n] = attempt_all.keys[i] and attempt_all.ttls[n] = attempt_all.ttls[i]
+        and attempt_all.weights[n] = attempt_all.weights[i]
+        and attempt_all.limits[n] = attempt_all.limits[i]
+        and attempt_all.queue_ttls[n] = attempt_all.queue_ttls[i]
+        and attempt_all.floors[n] = attempt_all.floors[i]
+        and attempt_all.channels[n] = attempt_all.channels[i]);
+    -- They differ from this answer only by the position in the queue.
+    answer := answer::jsonb || '{"ahead": 17, "behind": 17, "retry": null}';
+    for nth in select @schema@.keep_far(attempt_all.keys[i], attempt_all.weights[i],
+      attempt_all.limits[i], attempt_all.queue_ttls[i], attempt_all.channels[i],
+      attempt_all.owners, attempt_all.holders, attempt_all.tasks, attempt_all.metas,
+      attempt_all."values", others) loop
+      answers[nth] := answer;
+    end loop;
   end loop;
 end
 $$;
@@ -572,20 +782,6 @@ begin
   return query select * from @schema@.attempt_all(keys, owners, ttls, weights, limits, queue_ttls,
     floors, holders, tasks, metas, "values", channels, waits);
 end
-$$;
-
--- clear deletes the ended claims and queue entries of a key, in bounded steps. It skips rows that
--- another transaction has locked: such a transaction may be a renewal in time.
-create or replace function @schema@.clear(key text, now timestamptz) returns void
-language sql as $$
-  delete from @schema@.claim c using (
-    select e.owner from @schema@.claim e where e.key = clear.key and e.ends <= clear.now
-      order by e.owner limit 100 for update skip locked
-  ) gone where c.key = clear.key and c.owner = gone.owner;
-  delete from @schema@.queue q using (
-    select e.owner from @schema@.queue e where e.key = clear.key and e.ends <= clear.now
-      order by e.owner limit 100 for update skip locked
-  ) gone where q.key = clear.key and q.owner = gone.owner;
 $$;
 
 -- claims_of returns the live claims of a range of keys, oldest first.
@@ -655,8 +851,11 @@ $$;
 create or replace function @schema@.renew(
   key text, owner text, ttl interval, value bytea default null, keep boolean default false,
   out answer text, out behind bigint, out reason text
-) language plpgsql set search_path = pg_catalog set lock_timeout = '200ms' as $$
+) language plpgsql set search_path = pg_catalog set lock_timeout = '200ms'
+set enable_sort = off set jit = off as $$
 #variable_conflict use_column
+declare
+  until timestamptz;
 begin
   if (@schema@.is_ttl(renew.ttl) and renew.keep is not null
     and (renew.value is null or octet_length(renew.value) <= 65537)) is not true then
@@ -673,7 +872,8 @@ begin
         else coalesce(renew.value, c.value) end,
       kept = c.kept or renew.keep
     where c.key = renew.key and c.owner = renew.owner and c.broken is null
-      and c.ends > clock_timestamp();
+      and c.ends > clock_timestamp()
+    returning c.ends into until;
   if not found then
     select c.broken into reason from @schema@.claim c
       where c.key = renew.key and c.owner = renew.owner and c.broken is not null
@@ -682,8 +882,10 @@ begin
     return;
   end if;
   answer := '+';
-  select count(*) into behind from @schema@.queue q
-    where q.key = renew.key and q.ends > clock_timestamp();
+  insert into @schema@.freed select k.key, 0, until from @schema@.key k
+    where k.key = renew.key and k.soon > until;
+  behind := (select count(*) from (select from @schema@.queue q where q.key = renew.key
+    and q.number > 0 and q.ends > clock_timestamp() order by q.number limit 17) q);
   if renew.keep then
     perform @schema@.notify_key('k', renew.key);
   end if;
@@ -695,7 +897,8 @@ $$;
 -- (renew reports it).
 create or replace function @schema@.renew_all(keys text[], owners text[], ttls interval[])
 returns table (answer text, behind bigint, reason text)
-language sql set search_path = pg_catalog set lock_timeout = '200ms' as $$
+language sql set search_path = pg_catalog set lock_timeout = '200ms'
+set enable_bitmapscan = off as $$
   with wanted as materialized (
     select w.* from unnest(renew_all.keys, renew_all.owners, renew_all.ttls)
       with ordinality as w(key, owner, ttl, number)
@@ -711,15 +914,18 @@ language sql set search_path = pg_catalog set lock_timeout = '200ms' as $$
     update @schema@.claim c
     set ends = case when c.kept then c.ends else clock_timestamp() + o.ttl end from ours o
     where c.key = o.key and c.owner = o.owner
-    returning o.number
+    returning o.number, c.key, c.ends
+  ), sooner as (
+    insert into @schema@.freed select r.key, 0, r.ends from renewed r
+    where r.ends < (select k.soon from @schema@.key k where k.key = r.key)
   )
   -- A subquery is always hashed, whatever the planner assumes about its size. A join may not be.
   select case when w.number in (select r.number from renewed r) then '+'
       else coalesce((select case when c.broken is null then 'w' else 'b' end from @schema@.claim c
         where c.key = w.key collate "C" and c.owner = w.owner collate "C"
           and c.ends > clock_timestamp()), 'n') end,
-    (select count(*) from @schema@.queue q where q.key = w.key collate "C"
-      and q.ends > clock_timestamp()),
+    (select count(*) from (select from @schema@.queue q where q.key = w.key collate "C"
+      and q.number > 0 and q.ends > clock_timestamp() order by q.number limit 17) q),
     (select c.broken from @schema@.claim c
       where c.key = w.key collate "C" and c.owner = w.owner collate "C"
         and c.ends > clock_timestamp() and c.broken is not null)
@@ -741,6 +947,7 @@ declare
   ours boolean;
   awaited boolean;
   held boolean;
+  freed bigint; -- the weight of the claim
 begin
   if pg_catalog.current_setting('search_path') operator(pg_catalog.<>) 'pg_catalog'
     or pg_catalog.current_setting('lock_timeout') operator(pg_catalog.<>) '200ms' then
@@ -761,8 +968,8 @@ begin
       and c.broken is null and c.ends > clock_timestamp()
       returning exists (
         select from @schema@.queue q where q.key = release.key
-        union all select from @schema@.observer o where o.key = release.key)
-      into awaited;
+        union all select from @schema@.observer o where o.key = release.key), c.weight
+      into awaited, freed;
     held := found;
     exit when held or ours;
     -- The transaction that has the key may be granting it to this owner. The claim is visible when
@@ -779,6 +986,11 @@ begin
       return false;
     end if;
     awaited := true;
+  elsif freed < 1073741824 and ours then
+    update @schema@.key k set used = k.used - freed
+      where k.key = release.key and k.used is not null;
+  elsif freed < 1073741824 then
+    insert into @schema@.freed values (release.key, freed, null);
   end if;
   if not ours then
     perform @schema@.notify_key('k', release.key);
@@ -796,7 +1008,8 @@ $$;
 -- release_anywhere is release for a caller with other settings.
 create or replace function @schema@.release_anywhere(key text, owner text, wait boolean)
   returns boolean
-language plpgsql set search_path = pg_catalog set lock_timeout = '200ms' as $$
+language plpgsql set search_path = pg_catalog set lock_timeout = '200ms'
+set enable_sort = off set jit = off as $$
 #variable_conflict use_variable
 begin
   return @schema@.release(key, owner, wait);
@@ -838,6 +1051,8 @@ begin
       offset 0
     ) w
     where c.ctid = w.row and c.broken is null and c.ends > clock_timestamp()
+      and (c.weight = 1073741824
+        or (select k.used from @schema@.key k where k.key = c.key) is null)
     returning w.number
   )
   select array_agg(e.number order by e.number) into numbers from ended e;
@@ -882,6 +1097,8 @@ begin
     where c.key = break.key and c.broken is null and c.ends > now
       and (break.up_to = 0 or c.fence <= break.up_to);
   if found then
+    update @schema@.key k set used = null, soon = null
+      where k.key = break.key and k.used is not null;
     perform @schema@.notify_key('o', break.key);
     perform @schema@.promote(break.key);
   end if;
@@ -969,6 +1186,8 @@ begin
       and not exists (select from @schema@.queue q where q.key = k.key)
   ), free as materialized (
     select i.key from idle i where pg_try_advisory_xact_lock(hashtextextended(i.key, @seed@))
+  ), counted as (
+    delete from @schema@.freed c using free f where c.key = f.key
   ), gone as (
     delete from @schema@.key k using free f where k.key = f.key and k.fence < past returning k.fence
   )

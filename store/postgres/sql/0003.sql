@@ -11,11 +11,13 @@ create table @schema@.meta (
   value text not null
 );
 
--- The last fence of each key. A transaction writes here only while it has the key's advisory lock
--- (see enter).
+-- The last fence of each key, and the sum of its claims if they are many. A transaction writes here
+-- only while it has the key's advisory lock (see enter).
 create table @schema@.key (
   key   text collate "C" primary key,
-  fence bigint not null -- the highest fencing token granted so far
+  fence bigint not null, -- the highest fencing token granted so far
+  used  bigint, -- the sum of the weights of all claims, before those in freed; null: not known
+  soon  timestamptz -- no claim ends before; null if used is null
 ) with (fillfactor = 50); -- leaves space for a new fence on the same page, so no index changes
 
 create table @schema@.claim (
@@ -51,7 +53,20 @@ create table @schema@.queue (
   ends    timestamptz not null,
   ttl     interval, -- the requested queue_ttl; null: unknown
   primary key (key, owner)
+) with (fillfactor = 50); -- leaves space for the next attempt on the same page
+
+-- The queue in its order. Only statements with the condition number > 0 use it: see functions.sql.
+-- No index has the column ends: a new end stays on the same page.
+create index queue_order on @schema@.queue (key, number) where number > 0;
+
+-- Changes of claims by transactions without the key's advisory lock. The next transaction that has
+-- the lock brings used and soon of the key up to date (see usage).
+create table @schema@.freed (
+  key    text collate "C" not null,
+  weight bigint not null, -- of the claim that ended, or by which a weight was lowered
+  ends   timestamptz -- the new end of a claim that ends sooner; null: none
 );
+create index freed_key on @schema@.freed (key);
 
 -- Keys that a process watches without a claim or a queue entry.
 create table @schema@.observer (
