@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	_ "github.com/go-sql-driver/mysql"
 	_ "github.com/jackc/pgx/v5/stdlib"
 	"go.uber.org/goleak"
 	_ "modernc.org/sqlite"
@@ -47,11 +48,20 @@ func postgresBase(t testing.TB) source {
 	return source{"pgx", testenv.Postgres(t, testenv.Shared()).Database(t)}
 }
 
+// mariaBase returns a new database of the shared server.
+func mariaBase(t testing.TB) source {
+	t.Helper()
+	c, err := testenv.MariaDBConfig(testenv.MariaDB(t, testenv.Shared()).Database(t))
+	must(t, err)
+	return source{"mysql", c.FormatDSN()}
+}
+
 // each runs a test on each database, in each style of placeholders that it takes.
 func each(t *testing.T, f func(t *testing.T, s source, style fence.Placeholders)) {
 	t.Run("sqlite", func(t *testing.T) { f(t, sqliteFile(t), fence.Dollar) })
 	t.Run("sqlite with question marks", func(t *testing.T) { f(t, sqliteFile(t), fence.Question) })
 	t.Run("postgres", func(t *testing.T) { f(t, postgresBase(t), fence.Dollar) })
+	t.Run("mariadb", func(t *testing.T) { f(t, mariaBase(t), fence.MySQL) })
 }
 
 func proof(t testing.TB, key string, n uint64) fence.Proof {

@@ -18,7 +18,13 @@ import (
 	"github.com/distlock/distlock/store/sqlite"
 )
 
-var balance = fence.Row{Table: "balance"}
+// balance returns the guard of a table, and a placeholder of its database.
+func balance(driver string) (guard fence.Row, mark string) {
+	if driver == "mysql" {
+		return fence.Row{Table: "balance", Placeholders: fence.MySQL}, "?"
+	}
+	return fence.Row{Table: "balance"}, "$1"
+}
 
 // holderRole locks, reads two balances, and waits for a line on stdin while it is paused. It then
 // writes both without checking its lease again, one through the guard and one without.
@@ -58,10 +64,11 @@ func hold(locks string, s source) error {
 	if !bufio.NewScanner(os.Stdin).Scan() {
 		return errors.New("no line on stdin")
 	}
-	if _, err := db.ExecContext(ctx, "update balance set amount = $1 where id = 2", plain+1); err != nil {
+	guard, mark := balance(s.driver)
+	if _, err := db.ExecContext(ctx, "update balance set amount = "+mark+" where id = 2", plain+1); err != nil {
 		return err
 	}
-	err = balance.Update(ctx, db, lease, 1, "amount = $1", fenced+1)
+	err = guard.Update(ctx, db, lease, 1, "amount = "+mark, fenced+1)
 	fmt.Println(errors.Is(err, fence.ErrStale), err)
 	return nil
 }
@@ -102,8 +109,9 @@ func TestPausedHolder(t *testing.T) {
 		must(t, err)
 		var fenced, plain int
 		must(t, read(ctx, db, &fenced, &plain))
-		must(t, balance.Update(ctx, db, lease, 1, "amount = $1", fenced+100))
-		run(t, db, "update balance set amount = $1 where id = 2", plain+100)
+		guard, mark := balance(s.driver)
+		must(t, guard.Update(ctx, db, lease, 1, "amount = "+mark, fenced+100))
+		run(t, db, "update balance set amount = "+mark+" where id = 2", plain+100)
 		h.Say("go")
 		h.Resume()
 		answer := h.Line()

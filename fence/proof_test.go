@@ -118,13 +118,13 @@ func TestTable_kinds(t *testing.T) {
 	must(t, err)
 	errEnough := errors.New("enough")
 	err = election.Run(ctx, "a", func(ctx context.Context, term *distlock.Term) error {
-		if term.Number() <= lease.Fence() {
-			t.Errorf("term %d is not above the fence %d: this shows nothing", term.Number(), lease.Fence())
+		if term.Fence() <= lease.Fence() {
+			t.Errorf("term %d is not above the fence %d: this shows nothing", term.Fence(), lease.Fence())
 		}
 		p, err := fence.Of(term)
 		must(t, err)
-		if want := fence.NameOf(distlock.KindElection, "a"); p.Name() != want || p.Fence() != term.Number() {
-			t.Errorf("%v, want the term %d of %s", p, term.Number(), want)
+		if want := fence.NameOf(distlock.KindElection, "a"); p.Name() != want || p.Fence() != term.Fence() {
+			t.Errorf("%v, want the term %d of %s", p, term.Fence(), want)
 		}
 		must(t, register.Advance(ctx, term))
 		must(t, register.Advance(ctx, lease))

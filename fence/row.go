@@ -17,6 +17,7 @@ type Placeholders int
 const (
 	Dollar   Placeholders = iota // $1, $2: PostgreSQL, SQLite
 	Question                     // ?: SQLite
+	MySQL                        // ?, in the dialect of MariaDB and MySQL. The client must not set clientFoundRows
 )
 
 // A DB runs statements: a *sql.DB, a *sql.Tx or a *sql.Conn.
@@ -66,7 +67,16 @@ func (r Row) Update(ctx context.Context, db DB, l Lease, id any, set string, arg
 	return verdict(p, v, err)
 }
 
-func (p Placeholders) style() guard.Style { return guard.Style(p == Question) }
+func (p Placeholders) style() guard.Style {
+	switch p {
+	case Question:
+		return guard.Question
+	case MySQL:
+		return guard.MySQL
+	default:
+		return guard.Dollar
+	}
+}
 
 // verdict converts the answer of a guard to an error.
 func verdict(p Proof, v guard.Verdict, err error) error {

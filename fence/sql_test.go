@@ -14,7 +14,7 @@ import (
 
 // marks returns the placeholders of a text for set.
 func marks(style fence.Placeholders, dollar, question string) string {
-	if style == fence.Question {
+	if style != fence.Dollar {
 		return question
 	}
 	return dollar

@@ -20,7 +20,8 @@ import (
 //		result text
 //	)
 //
-// The zero Table is ready for use. It works on PostgreSQL and SQLite.
+// The zero Table is ready for use. It works on PostgreSQL and SQLite, and on MariaDB with
+// [MySQL].
 type Table struct {
 	Name         string       // becomes part of SQL statements as it is; "" means distlock_fence
 	Placeholders Placeholders // the default is Dollar

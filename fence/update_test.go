@@ -113,7 +113,7 @@ var errTaken = errors.New("the seat is taken")
 // is lost.
 func TestUpdate_seat(t *testing.T) {
 	each(t, func(t *testing.T, s source, style fence.Placeholders) {
-		if style == fence.Question {
+		if style != fence.Dollar {
 			t.Skip("the statements are the test's own")
 		}
 		ctx, db := t.Context(), s.open(t)

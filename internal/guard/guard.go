@@ -1,5 +1,5 @@
 // Package guard has the SQL statements of the fencing-token guards, written once for database/sql
-// and pgx. They work on PostgreSQL and SQLite.
+// and pgx. They work on PostgreSQL, SQLite and MariaDB.
 package guard
 
 import (
@@ -50,14 +50,40 @@ func CheckNames(names ...string) error {
 	return nil
 }
 
-// A Style is the form of a database's placeholders.
-type Style bool
+// A Style is the form of a database's placeholders, and its dialect.
+type Style int
 
 // The styles.
 const (
-	Dollar   Style = false // $1, $2
-	Question Style = true  // ?
+	Dollar   Style = iota // $1, $2
+	Question              // ?
+	MySQL                 // ?, in the dialect of MariaDB and MySQL
 )
+
+// integer returns the type of a cast to an integer of 64 bits.
+func (s Style) integer() string {
+	if s == MySQL {
+		return "signed"
+	}
+	return "bigint"
+}
+
+// key returns the name of the column key, which is a word of SQL in MariaDB.
+func (s Style) key() string {
+	if s == MySQL {
+		return "`key`"
+	}
+	return "key"
+}
+
+// latest ends a query whose answer must not be older than the statement before it: a transaction of
+// MariaDB reads the state of its first query, but changes the current one.
+func (s Style) latest() string {
+	if s == MySQL {
+		return " for update"
+	}
+	return ""
+}
 
 // mark replaces each {} of a statement by a placeholder, $1 or ?, in order, so that both styles
 // take the same arguments.
@@ -69,7 +95,7 @@ func (s Style) mark(query string, first int) string {
 		if !ok {
 			return b.String()
 		}
-		if s == Question {
+		if s != Dollar {
 			b.WriteByte('?')
 		} else {
 			b.WriteString("$" + strconv.Itoa(first))

@@ -1,0 +1,181 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+)
+
+// silence is how long a stream may answer nothing while a call waits. A call that ends after that
+// closes the stream, and the next one opens another.
+const silence = 500 * time.Millisecond
+
+// beats sends keep-alives over one stream. The keep-alives of the client library are of no use here:
+// they renew by themselves, and do not say when the request that was answered had been sent.
+type beats struct {
+	store *Store
+	mu    sync.Mutex
+	now   *stream // nil: none is open
+}
+
+// A beat is one keep-alive.
+type beat struct {
+	id     int64
+	sent   time.Time // before it was sent
+	stream *stream
+
+	done chan struct{} // closed when the fields below are set
+	ttl  int64         // the length of the lease; 0: it has ended
+	err  error
+}
+
+// A stream sends requests and matches the n-th answer with the n-th request: an answer to an earlier
+// request for the same lease says nothing about a later one.
+type stream struct {
+	beats  *beats
+	cancel context.CancelFunc
+	more   chan struct{} // ready if queue is not empty
+
+	mu      sync.Mutex
+	queue   []*beat   // not sent yet
+	pending []*beat   // sent, in order
+	heard   time.Time // the last answer
+	err     error     // the stream has ended
+}
+
+// send sends a keep-alive. It does not block.
+func (b *beats) send(id int64) *beat {
+	one := &beat{id: id, sent: time.Now(), done: make(chan struct{})}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.store.ctx.Err() != nil {
+		one.fail(b.store.ctx.Err())
+		return one
+	}
+	if b.now == nil || !b.now.add(one) {
+		b.now = b.open()
+		b.now.add(one)
+	}
+	return one
+}
+
+// open starts a stream.
+func (b *beats) open() *stream {
+	ctx, cancel := context.WithCancel(b.store.ctx)
+	st := &stream{beats: b, cancel: cancel, more: make(chan struct{}, 1), heard: time.Now()}
+	b.store.wg.Go(func() {
+		defer cancel()
+		st.end(st.run(ctx))
+	})
+	return st
+}
+
+// run sends until the stream ends, and returns why it did.
+func (st *stream) run(ctx context.Context) error {
+	conn, err := st.beats.store.leases.LeaseKeepAlive(ctx)
+	if err != nil {
+		return err
+	}
+	received := make(chan error, 1)
+	st.beats.store.wg.Go(func() { received <- st.receive(conn) })
+	for {
+		select {
+		case err := <-received:
+			return err
+		case <-st.more:
+		}
+		for one := st.next(); one != nil; one = st.next() {
+			if err := conn.Send(&pb.LeaseKeepAliveRequest{ID: one.id}); err != nil {
+				st.cancel()
+				return errors.Join(err, <-received)
+			}
+		}
+	}
+}
+
+func (st *stream) receive(conn pb.Lease_LeaseKeepAliveClient) error {
+	for {
+		resp, err := conn.Recv()
+		if err != nil {
+			return err
+		}
+		st.mu.Lock()
+		if len(st.pending) == 0 || st.pending[0].id != resp.ID {
+			st.mu.Unlock()
+			st.cancel()
+			return fmt.Errorf("etcd: a keep-alive of the lease %x was answered out of order", resp.ID)
+		}
+		one := st.pending[0]
+		st.pending, st.heard = st.pending[1:], time.Now()
+		st.mu.Unlock()
+		one.ttl = resp.TTL
+		close(one.done)
+	}
+}
+
+// add queues a beat, unless the stream has ended.
+func (st *stream) add(one *beat) bool {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.err != nil {
+		return false
+	}
+	one.stream = st
+	st.queue = append(st.queue, one)
+	select {
+	case st.more <- struct{}{}:
+	default:
+	}
+	return true
+}
+
+// next moves a beat from the queue to those that are sent.
+func (st *stream) next() *beat {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if len(st.queue) == 0 {
+		return nil
+	}
+	one := st.queue[0]
+	st.queue, st.pending = st.queue[1:], append(st.pending, one)
+	return one
+}
+
+// end fails the beats that were not answered.
+func (st *stream) end(err error) {
+	st.mu.Lock()
+	st.err = err
+	left := append(st.pending, st.queue...)
+	st.pending, st.queue = nil, nil
+	st.mu.Unlock()
+	for _, one := range left {
+		one.fail(err)
+	}
+}
+
+func (one *beat) fail(err error) {
+	one.err = fmt.Errorf("etcd: no answer to a keep-alive: %w", err)
+	close(one.done)
+}
+
+// wait returns the length of the lease, or 0 if the lease has ended.
+func (one *beat) wait(ctx context.Context) (ttl int64, err error) {
+	select {
+	case <-one.done:
+		return one.ttl, one.err
+	case <-ctx.Done():
+	}
+	if st := one.stream; st != nil {
+		st.mu.Lock()
+		silent := time.Since(one.sent) > silence && st.heard.Before(one.sent)
+		st.mu.Unlock()
+		if silent {
+			st.cancel()
+		}
+	}
+	return 0, fmt.Errorf("etcd: %w", ctx.Err())
+}

@@ -1,0 +1,122 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"io"
+	"testing"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+)
+
+func newPool() *pool { return &pool{idle: map[int64][]*lease{}, used: map[string]*lease{}} }
+
+func newLease(id int64) *lease {
+	return &lease{id: id, seconds: 10, end: time.Now().Add(10 * time.Second)}
+}
+
+// A lease with a transaction of unknown outcome never gets another claim: the transaction may come
+// late, and its claim would live as long as the other.
+func TestPool_doubt(t *testing.T) {
+	s := &Store{pool: pool{idle: map[int64][]*lease{}}}
+	one, two := newLease(1), newLease(2)
+	one.doubt = true
+	s.give(one)
+	if l := s.pool.take(10); l != nil {
+		t.Errorf("the lease %d was taken", l.id)
+	}
+	s.give(two)
+	if l := s.pool.take(10); l != two || l.fresh {
+		t.Errorf("%+v", l)
+	}
+}
+
+// Replies of one owner's calls may arrive in another order than their transactions were made. The
+// lease of the last transaction is the one that has the claim.
+func TestPool_order(t *testing.T) {
+	p := newPool()
+	early, late := newLease(1), newLease(2)
+	if free := p.keep("key", late, 20); free != nil {
+		t.Errorf("%+v", free)
+	}
+	if free := p.keep("key", early, 10); free != early || p.of("key") != late {
+		t.Errorf("free is %+v, the key has %+v", free, p.of("key"))
+	}
+	if l := p.forget("key", 15); l != nil {
+		t.Errorf("a release at revision 15 frees the lease of revision %d", l.since)
+	}
+	if l := p.forget("key", 25); l != late {
+		t.Errorf("%+v", l)
+	}
+}
+
+// A lease that is about to end is not taken, and leases of claims that nobody released are forgotten.
+func TestPool_ends(t *testing.T) {
+	p := newPool()
+	old := newLease(1)
+	old.end = time.Now().Add(4 * time.Second)
+	p.give(old)
+	if l := p.take(10); l != nil {
+		t.Errorf("%+v", l)
+	}
+	for i := range 1000 {
+		l := newLease(int64(i))
+		l.end = time.Now().Add(-time.Minute)
+		p.keep(string(rune(i+1000)), l, 1)
+	}
+	if len(p.used) > 200 {
+		t.Errorf("%d leases that have ended are remembered", len(p.used))
+	}
+}
+
+// answers is a stream of keep-alives that answers from a channel.
+type answers struct {
+	pb.Lease_LeaseKeepAliveClient
+	ch chan *pb.LeaseKeepAliveResponse
+}
+
+func (a answers) Recv() (*pb.LeaseKeepAliveResponse, error) {
+	r, ok := <-a.ch
+	if !ok {
+		return nil, io.EOF
+	}
+	return r, nil
+}
+
+// The n-th answer belongs to the n-th request, also if both are for the same lease. An answer for
+// another lease ends the stream.
+func TestStream_order(t *testing.T) {
+	_, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	st := &stream{cancel: cancel, more: make(chan struct{}, 1)}
+	one, two := &beat{id: 7, done: make(chan struct{})}, &beat{id: 7, done: make(chan struct{})}
+	three := &beat{id: 8, done: make(chan struct{})}
+	for _, b := range []*beat{one, two, three} {
+		st.add(b)
+		st.next()
+	}
+	a := answers{ch: make(chan *pb.LeaseKeepAliveResponse)}
+	ended := make(chan error, 1)
+	go func() { ended <- st.receive(a) }()
+	a.ch <- &pb.LeaseKeepAliveResponse{ID: 7, TTL: 5}
+	soon, cancelSoon := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancelSoon()
+	if ttl, err := one.wait(soon); ttl != 5 || err != nil {
+		t.Fatal(ttl, err)
+	}
+	now, cancelNow := context.WithCancel(t.Context())
+	cancelNow()
+	if ttl, err := two.wait(now); err == nil {
+		t.Errorf("the second request has the answer %d to the first", ttl)
+	}
+	a.ch <- &pb.LeaseKeepAliveResponse{ID: 9, TTL: 5}
+	err := <-ended
+	if err == nil || errors.Is(err, io.EOF) {
+		t.Error(err)
+	}
+	st.end(err)
+	if _, err := three.wait(t.Context()); err == nil {
+		t.Error("a request without an answer succeeded")
+	}
+}
