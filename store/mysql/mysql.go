@@ -1,0 +1,257 @@
+// Package mysql stores claims in tables of a MariaDB database (10.6 or later). Claims are leases
+// that expire by the clock of the server, and every grant has a fencing token that grows. The SQL
+// avoids what MySQL 8 does not know, but no test runs on MySQL.
+//
+// Tables and procedures are in the database of the connection, and their names begin with
+// distlock_. Every SQL client can call the procedures: see docs/mysql.md. A call is one round trip.
+// On MariaDB an exclusive claim on a free key is one INSERT or UPDATE, and its release is one
+// UPDATE. All other calls, and all calls on MySQL, are procedures. A call that finds its key in use
+// after all needs a second round trip.
+//
+// # Waiting
+//
+// The server cannot notify. One query looks up all waiters of the process, every 5 ms at first, and
+// every 20 ms after some tenths of a second without news. A release grants the claim of the next
+// waiter, so the query finds a grant.
+//
+// # Connections
+//
+// A store has its own connections, up to [Options.MaxConns], and two more for renewals. So calls
+// that wait for a connection delay no renewal.
+//
+// # What is not guaranteed
+//
+// A server whose clock is set forward ends claims early. An asynchronous replica that becomes the
+// primary may lack the last claims, and then two processes may hold one lock. The later one has the
+// higher fence, unless the clock of the new primary is behind. The same holds for a power failure
+// if innodb_flush_log_at_trx_commit is not 1. A Galera cluster must get all calls at one node.
+// Every user that may write the tables can end every claim.
+package mysql
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	client "github.com/go-sql-driver/mysql"
+
+	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/gate"
+)
+
+// Options configure a store. The zero value of each field is its default.
+type Options struct {
+	// Manual leaves missing tables to [Store.Migrate]. By default the first call creates them, if
+	// the user may.
+	Manual bool
+
+	// MaxConns is the maximum number of connections for all calls except renewals. The default is
+	// 16.
+	MaxConns int
+}
+
+// A Store keeps claims in a database of MariaDB.
+type Store struct {
+	opt    Options
+	claims *sql.DB
+	renews *sql.DB // so that renewals wait for no other call
+
+	ready   atomic.Pointer[server] // nil: the tables have not been checked yet
+	mu      sync.Mutex             // held during the check
+	slow    keySet                 // keys that need a procedure
+	seen    keySet                 // keys that have a row
+	gates   gate.Gates
+	sweeper sweeper
+	poller  poller
+	closed  atomic.Bool
+}
+
+// connectLimit bounds the time to connect if the configuration sets no limit.
+const connectLimit = 5 * time.Second
+
+// New returns a store in the database that a configuration names. The store connects at the first
+// call. It uses its own connections, and some settings of its own for them.
+func New(conf *client.Config, opt *Options) (*Store, error) {
+	if conf == nil {
+		return nil, errors.New("mysql: the configuration is nil")
+	}
+	if conf.DBName == "" {
+		return nil, errors.New("mysql: the configuration names no database")
+	}
+	s := &Store{gates: gate.Gates{Size: perKey}}
+	if opt != nil {
+		s.opt = *opt
+	}
+	s.opt.MaxConns = cmp.Or(max(s.opt.MaxConns, 0), 16)
+	var err error
+	if s.claims, err = pool(conf, claimWait); err == nil {
+		s.renews, err = pool(conf, renewWait)
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.claims.SetMaxOpenConns(s.opt.MaxConns)
+	s.claims.SetMaxIdleConns(s.opt.MaxConns)
+	s.renews.SetMaxOpenConns(2)
+	s.sweeper.open(s)
+	s.poller.open(s)
+	return s, nil
+}
+
+// idleLimit is how long a connection may be idle. The next call needs no new connection if it comes
+// soon, and idle connections of many processes do not fill the server.
+const idleLimit = time.Minute
+
+// claimWait and renewWait are the longest waits for the lock of a key, in seconds. A person may
+// have it in an open transaction. After that a call is unavailable, and renewals of other keys go
+// on.
+const claimWait, renewWait = "5", "1"
+
+// pool returns a pool of connections. It makes none yet.
+func pool(conf *client.Config, wait string) (*sql.DB, error) {
+	connector, err := newConnector(settings(conf, wait))
+	if err != nil {
+		return nil, errors.New("mysql: the configuration is not valid") // the error may have a password
+	}
+	db := sql.OpenDB(connector)
+	db.SetConnMaxIdleTime(idleLimit)
+	return db, nil
+}
+
+// settings returns the configuration of the store's connections.
+func settings(conf *client.Config, wait string) *client.Config {
+	c := conf.Clone()
+	c.ClientFoundRows, c.MultiStatements, c.ParseTime, c.RejectReadOnly = false, false, false, false
+	c.CheckConnLiveness = true // a call is not sent on a connection that the server has closed
+	c.Timeout = cmp.Or(c.Timeout, connectLimit)
+	c.Logger = &client.NopLogger{} // the errors are returned
+	params := map[string]string{
+		"time_zone": "'+00:00'", "autocommit": "1", "innodb_lock_wait_timeout": wait,
+		// Assignments of an UPDATE must take effect from left to right.
+		"sql_mode": "'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'",
+	}
+	for name, value := range c.Params {
+		if _, own := params[name]; !own {
+			params[name] = value
+		}
+	}
+	c.Params = params
+	return c
+}
+
+// Close closes the store's connections. Claims stay as they are.
+func (s *Store) Close() error {
+	if s.closed.Swap(true) {
+		return nil
+	}
+	s.poller.close()
+	s.sweeper.close()
+	return errors.Join(s.claims.Close(), s.renews.Close())
+}
+
+// Features declares all features.
+func (s *Store) Features() driver.Features { return features() }
+
+func features() driver.Features {
+	return driver.Features{
+		Name: "mysql", Fence: true, Floor: true, Count: true, Queue: true, Value: true, Keep: true,
+		Expiry: true, Detached: true, AnyServer: true,
+		MinTTL: time.Microsecond,
+	}
+}
+
+// A sweeper deletes ended rows in the background.
+type sweeper struct {
+	s    *Store
+	ctx  context.Context
+	stop context.CancelFunc
+	wg   sync.WaitGroup
+
+	mu     sync.Mutex
+	closed bool
+	busy   bool
+	grants int
+	last   time.Time
+	after  []byte // the key at which the last sweep stopped
+}
+
+const (
+	sweepEvery = 256                    // grants between two sweeps
+	sweepAfter = 500 * time.Millisecond // or this time, if it is over first
+	sweepStep  = 1000                   // keys of one sweep
+)
+
+func (w *sweeper) open(s *Store) {
+	w.s = s
+	w.ctx, w.stop = context.WithCancel(context.Background())
+}
+
+func (w *sweeper) close() {
+	w.mu.Lock()
+	w.closed = true
+	w.mu.Unlock()
+	w.stop()
+	w.wg.Wait()
+}
+
+// granted counts a grant, and sweeps from time to time.
+func (w *sweeper) granted() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.grants++
+	if w.closed || w.busy || w.grants < sweepEvery && time.Since(w.last) < sweepAfter {
+		return
+	}
+	w.busy, w.grants, w.last = true, 0, time.Now()
+	w.wg.Go(func() {
+		rows, err := w.s.query(w.ctx, w.s.claims, "CALL distlock_sweep("+hexOf(w.after)+", "+number(sweepStep)+")")
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.busy = false
+		if err == nil && len(rows) == 1 && len(rows[0]) == 1 {
+			w.after = rows[0][0] // null after the last key: from the beginning
+		}
+	})
+}
+
+// A keySet is a set of the keys that were in use lately. It may forget them.
+type keySet struct {
+	mu   sync.Mutex
+	keys map[string]struct{}
+}
+
+// maxKeys bounds a keySet. A key that was forgotten costs one more round trip.
+const maxKeys = 4096
+
+func (k *keySet) has(key string) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	_, ok := k.keys[key]
+	return ok
+}
+
+func (k *keySet) set(key string, in bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if !in {
+		delete(k.keys, key)
+		return
+	}
+	if k.keys == nil || len(k.keys) >= maxKeys {
+		k.keys = map[string]struct{}{}
+	}
+	k.keys[key] = struct{}{}
+}
+
+var _ interface {
+	driver.Watcher
+	driver.Shower
+	driver.Lister
+	driver.AllRenewer
+	driver.Breaker
+	driver.Inspector
+} = (*Store)(nil)
