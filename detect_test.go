@@ -105,16 +105,40 @@ func TestDeadlock_leavesMeanwhile(t *testing.T) {
 	})
 }
 
-// A process that died waits for no lock. Its locks are free when their TTL has ended.
-func TestDeadlock_dead(t *testing.T) {
+// A store whose least TTL is two seconds keeps notices for that long. A deadlock is found a little
+// later, and a process that died is in none.
+func TestDeadlock_longNotices(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
+		g.features = func(f *driver.Features) { f.MinTTL = 2 * time.Second }
+		a, b := g.locker(t), g.locker(t)
+		x := must(t)(a.Lock(t.Context(), "x"))
+		time.Sleep(time.Second)
+		y := must(t)(b.Lock(t.Context(), "y"))
+		waits, victim := begin(under(t, x), a.Lock, "y"), begin(under(t, y), b.Lock, "x")
+		victim.within(t, 3*time.Second, 4*time.Second)
+		victim.refused(t, distlock.ErrDeadlock)
+		free(t, y)
+		free(t, waits.now(t))
+		free(t, x)
+	})
+	died(t, func(f *driver.Features) { f.MinTTL = 2 * time.Second }, 2100*time.Millisecond)
+}
+
+// A process that died waits for no lock. Its locks are free when their TTL has ended.
+func TestDeadlock_dead(t *testing.T) { died(t, nil, 1200*time.Millisecond) }
+
+// died freezes a process that waits, and then lets another wait for the lock that it holds.
+func died(t *testing.T, features func(*driver.Features), after time.Duration) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		g.features = features
 		far := g.another()
+		far.features = features
 		a, d := g.locker(t), far.locker(t, distlock.TTL(10*time.Second))
 		y := must(t)(d.Lock(t.Context(), "y"))
 		time.Sleep(time.Second)
 		x := must(t)(a.Lock(t.Context(), "x"))
 		begin(under(t, y), d.Lock, "x").waits(t)
-		time.Sleep(1200 * time.Millisecond)
+		time.Sleep(after)
 		if n := g.notices(t); n != 1 {
 			t.Errorf("%d notices", n)
 		}

@@ -22,10 +22,11 @@ type Doer interface {
 // lost, the error matches both. The error is [ErrNotAcquired] if and only if f did not run. If f
 // panics or ends its goroutine, Do unlocks, and the panic continues.
 //
-// f may unlock the lease itself. Then, and after [Locker.ReleaseAll], Do returns the error of f
-// alone. If the lock could not be released, because the store did not answer for 5 s, it stays held
-// until its TTL has passed. The work is done then, and Do does not return that error: observers get
-// it with [EventReleased], and [Log] logs it.
+// f may unlock the lease itself: then Do returns the error of f alone. If [Locker.ReleaseAll], or a
+// [Locker.Close] whose context ended, released the lock while f ran, the error is [ErrReleased]. If
+// the lock could not be released, because the store did not answer for 5 s, it stays held until its
+// TTL has passed. The work is done then, and Do does not return that error: observers get it with
+// [EventReleased], and [Log] logs it.
 func (l *Locker) Do(ctx context.Context, name string, f func(ctx context.Context) error, opts ...Option) error {
 	return do(ctx, l.Lock, name, f, opts)
 }
@@ -128,11 +129,19 @@ func (l *Lease) do(ctx context.Context, f func(ctx context.Context) error) (ran 
 	return true, f(l.Context(ctx))
 }
 
-// finish unlocks after the work, and returns the error of the work, and that of the lease if it was
-// lost. A release that failed is not an error of the work: observers have it.
+// finish unlocks after the work, and returns the error of the work, and that of the lease if it
+// ended before the work did. A release that failed is not an error of the work: observers have it.
 func (l *Lease) finish(ctx context.Context, err error) error {
-	if lost := l.Unlock(ctx); errors.Is(lost, ErrLost) && !errors.Is(err, lost) { // f may return it too
-		return errors.Join(err, lost)
+	lost := l.Unlock(ctx)
+	switch {
+	case errors.Is(lost, ErrLost):
+	case l.q.Taken():
+		lost = ErrReleased
+	default:
+		return err
 	}
-	return err
+	if errors.Is(err, lost) { // f may return it too
+		return err
+	}
+	return errors.Join(err, lost)
 }

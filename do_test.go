@@ -39,6 +39,10 @@ func TestDo(t *testing.T) {
 		{"f unlocks", nil, "unlock", nil, nil},
 		{"f unlocks and fails", mine, "unlock", want{mine}, want{distlock.ErrReleased}},
 		{"f gives it away", nil, "handle", nil, nil},
+		{"released under f", nil, "all", want{distlock.ErrReleased}, want{distlock.ErrLost}},
+		{"released under f, which fails", mine, "all", want{mine, distlock.ErrReleased}, nil},
+		{"f unlocks before all are released", nil, "unlock, all", nil, nil},
+		{"lost before all are released", nil, "lost, all", want{distlock.ErrLost}, want{distlock.ErrReleased}},
 		{"too long", nil, "maxhold", want{distlock.ErrMaxHold, distlock.ErrLost}, nil},
 	} {
 		for _, how := range []string{"Do", "TryDo", "DoValue"} {
@@ -70,6 +74,16 @@ func TestDo(t *testing.T) {
 							w.on(func(context.Context, string) error { return driver.ErrUnavailable }, nil)
 						case "unlock":
 							_ = lease.Unlock(ctx)
+						case "all":
+							_ = l.ReleaseAll(ctx)
+						case "unlock, all":
+							_ = lease.Unlock(ctx)
+							_ = l.ReleaseAll(ctx)
+						case "lost, all":
+							w.cut()
+							<-ctx.Done()
+							w.mend()
+							_ = l.ReleaseAll(ctx)
 						case "handle":
 							_, _ = lease.Detach(t.Context())
 						case "maxhold":

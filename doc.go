@@ -16,8 +16,10 @@
 //
 //	postgres                                  tables in PostgreSQL
 //	pgadvisory                                advisory locks of PostgreSQL
+//	mysql                                     tables in MariaDB
 //	redis/rueidisstore, redis/goredisstore    Redis and Valkey: one node, Sentinel, Cluster
 //	quorum                                    a majority of nodes: Redlock
+//	etcd                                      an etcd cluster
 //	sqlite                                    a file that the processes of one host share
 //	mem                                       the memory of one process, for tests
 //

@@ -22,7 +22,7 @@ var ErrStepDown = errors.New("distlock: leader steps down")
 const preferKey = "_preferred"
 
 // An Election is a leader election: of the candidates for a name, one leads at a time. It cannot
-// stop a leader that was paused and acts when another leads already. Send [Term.Number], a fencing
+// stop a leader that was paused and acts when another leads already. Send [Term.Fence], a fencing
 // token, along with every change that the leader makes, and let the changed resource refuse a lower
 // one.
 type Election struct {
@@ -198,9 +198,9 @@ func (e *Election) outranked(ctx context.Context, lease *Lease) bool {
 // A Term is one period of leadership.
 type Term struct{ lease *Lease }
 
-// Number returns the number of the term: the fence of its lease, greater than that of every earlier
-// term.
-func (t *Term) Number() uint64 { return t.lease.Fence() }
+// Fence returns the fence of the lease. It numbers the terms: it is greater than that of every
+// earlier term.
+func (t *Term) Fence() uint64 { return t.lease.Fence() }
 
 // Proof returns the proof of the lease: see [Lease.Proof]. It makes a Term a lease for the guards
 // of package fence.
@@ -248,7 +248,7 @@ func (t *Term) Publish(ctx context.Context, value []byte) error {
 // A Leader is the leader of an election, as the store knows it. The zero Leader says that nobody
 // leads.
 type Leader struct {
-	Term    uint64 // 0: nobody leads
+	Fence   uint64 // of the term; 0: nobody leads
 	Holder  string
 	Value   []byte        // the value that it published last
 	Held    time.Duration // for how long it has led
@@ -263,7 +263,7 @@ func (e *Election) Leader(ctx context.Context, name string) (Leader, error) {
 		if c.Waiting {
 			out.Waiters++
 		} else {
-			out.Term, out.Holder, out.Value, out.Held = c.Fence, c.Holder, c.Value, c.Held
+			out.Fence, out.Holder, out.Value, out.Held = c.Fence, c.Holder, c.Value, c.Held
 		}
 	}
 	return out, err
@@ -293,7 +293,7 @@ func (e *Election) Observe(ctx context.Context, name string) iter.Seq2[Leader, e
 				wake = driver.Watch(ctx, e.l.store, driver.ID{Key: r.Key}) // before the read, so that nothing falls in between
 			}
 			now, err := e.Leader(ctx, name)
-			news := last == nil || last.Term != now.Term || !bytes.Equal(last.Value, now.Value)
+			news := last == nil || last.Fence != now.Fence || !bytes.Equal(last.Value, now.Value)
 			switch {
 			case ctx.Err() != nil:
 				return
@@ -309,7 +309,7 @@ func (e *Election) Observe(ctx context.Context, name string) iter.Seq2[Leader, e
 				n, failing, last = 1, false, &now
 			}
 			pause := backoff.Jitter(r.opt.most)
-			if err == nil && now.Term == 0 {
+			if err == nil && now.Fence == 0 {
 				pause = backoff.Pause(n, r.opt.first, r.opt.most) // an election is under way
 			}
 			select {

@@ -97,7 +97,7 @@ func TestElection_Run_resigns(t *testing.T) {
 		leads := func(name string) leadFunc {
 			return func(_ context.Context, term *distlock.Term) error {
 				o.add("%s", name)
-				terms = append(terms, term.Number())
+				terms = append(terms, term.Fence())
 				time.Sleep(time.Second)
 				return nil
 			}
@@ -218,10 +218,10 @@ func TestElection_Run_oneProcess(t *testing.T) {
 		var last uint64
 		leads := func(ctx context.Context, term *distlock.Term) error {
 			now, err := e.Leader(context.WithoutCancel(ctx), "e") // the last terms may begin when Run is already cancelled
-			if err != nil || now.Term != term.Number() || term.Number() <= last || term.Number() != distlock.FromContext(ctx).Fence() {
-				t.Errorf("term %d after %d, but the store has %d, %v", term.Number(), last, now.Term, err)
+			if err != nil || now.Fence != term.Fence() || term.Fence() <= last || term.Fence() != distlock.FromContext(ctx).Fence() {
+				t.Errorf("term %d after %d, but the store has %d, %v", term.Fence(), last, now.Fence, err)
 			}
-			last = term.Number()
+			last = term.Fence()
 			time.Sleep(time.Millisecond)
 			return nil
 		}
@@ -241,7 +241,7 @@ func TestElection_Leader(t *testing.T) {
 		ctx := context.Background()
 		l := g.locker(t)
 		e := election(t, l, distlock.Holder("ann"), distlock.Value([]byte("hello")))
-		if now, err := e.Leader(ctx, "e"); err != nil || now.Term != 0 {
+		if now, err := e.Leader(ctx, "e"); err != nil || now.Fence != 0 {
 			t.Errorf("no candidate leads: %+v, %v", now, err)
 		}
 		publish := make(chan []byte)
@@ -258,7 +258,7 @@ func TestElection_Leader(t *testing.T) {
 		sees := func(want string) {
 			t.Helper()
 			synctest.Wait()
-			if now, err := e.Leader(ctx, "e"); err != nil || now.Holder != "ann" || now.Term == 0 || now.Waiters != 1 || string(now.Value) != want {
+			if now, err := e.Leader(ctx, "e"); err != nil || now.Holder != "ann" || now.Fence == 0 || now.Waiters != 1 || string(now.Value) != want {
 				t.Errorf("want the value %q, and one waiter: %+v, %v", want, now, err)
 			}
 		}
@@ -382,7 +382,7 @@ func TestElection_Observe(t *testing.T) {
 				switch {
 				case err != nil:
 					o.add("error")
-				case now.Term == 0:
+				case now.Fence == 0:
 					o.add("nobody")
 				default:
 					o.add("%s=%s", now.Holder, now.Value)
@@ -446,7 +446,7 @@ func TestElection_Observe_trouble(t *testing.T) {
 		defer l.Close(context.Background())
 		var yielded []string
 		for now, err := range election(t, l).Observe(context.Background(), "e") {
-			yielded = append(yielded, fmt.Sprint(now.Term, err != nil))
+			yielded = append(yielded, fmt.Sprint(now.Fence, err != nil))
 			if err == nil {
 				break
 			}
@@ -555,7 +555,7 @@ func TestElection_names(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
 		ctx, e := t.Context(), election(t, g.locker(t))
 		err := e.Run(ctx, "a", func(ctx context.Context, a *distlock.Term) error {
-			if now, err := e.Leader(ctx, "b"); now.Term != 0 || err != nil {
+			if now, err := e.Leader(ctx, "b"); now.Fence != 0 || err != nil {
 				t.Errorf("%+v leads b, %v", now, err)
 			}
 			return e.Run(ctx, "b", func(ctx context.Context, b *distlock.Term) error {
@@ -563,8 +563,8 @@ func TestElection_names(t *testing.T) {
 					now, err := e.Leader(ctx, name)
 					wants(t, err, nil)
 					for seen, err := range e.Observe(ctx, name) {
-						if err != nil || now.Term != want.Number() || seen.Term != now.Term {
-							t.Errorf("%s: %+v and %+v lead, %v, want the term %d", name, now, seen, err, want.Number())
+						if err != nil || now.Fence != want.Fence() || seen.Fence != now.Fence {
+							t.Errorf("%s: %+v and %+v lead, %v, want the term %d", name, now, seen, err, want.Fence())
 						}
 						break
 					}

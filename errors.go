@@ -41,7 +41,8 @@ var (
 	// ErrMaxHold is the [ErrLost] of a lease that reached its [MaxHold].
 	ErrMaxHold error = &kindOf{"distlock: longest hold reached", ErrLost}
 
-	// ErrReleased says that the lease was released by [Lease.Unlock] or given away by [Lease.Detach].
+	// ErrReleased says that the lease was released by [Lease.Unlock] or [Locker.ReleaseAll], or
+	// given away by [Lease.Detach].
 	ErrReleased = queue.ErrReleased
 
 	// ErrClosed says that the Locker was closed.
@@ -51,8 +52,8 @@ var (
 	// changed, so a call for a lock holds nothing. The error is an [*OpError].
 	ErrUnavailable = errors.New("distlock: store unavailable")
 
-	// ErrUnknown says that a call may or may not have taken effect: the store may keep a claim of the
-	// caller until its TTL has passed. The error is an [*OpError].
+	// ErrUnknown says that a call may or may not have taken effect: the store may keep a claim of
+	// the caller until its TTL has passed. The error is an [*OpError].
 	ErrUnknown = errors.New("distlock: outcome unknown")
 
 	// ErrInvalid says that an argument is wrong, and nothing was changed. The error is an
@@ -129,7 +130,7 @@ type HeldError struct {
 	Held   time.Duration // for how long
 	Left   time.Duration // until it expires unless renewed; 0: not known
 	Fence  uint64        // the holder's fence; 0: none
-	Ahead  int           // how many wait before the caller
+	Ahead  int           // how many wait before the caller; above 16, at least so many
 	Retry  time.Duration // until the first of the claims in the way expires; 0: not known
 
 	record  *driver.Claim // the claim is a record, which nobody releases; nil: it is not
@@ -151,7 +152,10 @@ func (e *HeldError) Error() string {
 	case e.endless:
 		b.WriteString(", no expiry")
 	}
-	if e.Ahead > 0 {
+	switch {
+	case e.Ahead > 16: // the store may have stopped counting
+		fmt.Fprintf(&b, ", at least %d ahead", e.Ahead)
+	case e.Ahead > 0:
 		fmt.Fprintf(&b, ", %d ahead", e.Ahead)
 	}
 	return b.String()

@@ -75,6 +75,8 @@ func TestErrors_messages(t *testing.T) {
 		`distlock: "x" is held by me for 2.3s, 30s left, 4 ahead`: &distlock.HeldError{
 			Name: "x", Holder: "me", Held: 2345 * time.Millisecond, Left: 30100 * time.Millisecond, Ahead: 4, Fence: 7,
 		},
+		`distlock: "x" is held, 16 ahead`:                             &distlock.HeldError{Name: "x", Ahead: 16},
+		`distlock: "x" is held, at least 17 ahead`:                    &distlock.HeldError{Name: "x", Ahead: 17},
 		`distlock: "x" is held by me for 15ms`:                        &distlock.HeldError{Name: "x", Holder: "me", Held: 15400 * time.Microsecond},
 		`distlock: "x" is held by "\u202eevil"`:                       &distlock.HeldError{Name: "x", Holder: "\u202eevil"},
 		`distlock: "x" is held by host-7.example:123 (a)`:             &distlock.HeldError{Name: "x", Holder: "host-7.example:123 (a)"},

@@ -28,7 +28,7 @@ type Event struct {
 	Wait   time.Duration // Granted, Refused: the part of Took that came after Waiting
 	Left   time.Duration // how much trust was left
 	Margin time.Duration // Renewed: how long before the end of its trust; 0: it failed, or the lease was provisional
-	Behind int           // how many wait in the store behind the lease
+	Behind int           // how many wait in the store behind the lease; above 16, at least so many
 	Handed bool          // Granted: by another goroutine of this process, without the store
 	Waited bool          // Granted, Refused: a Waiting came before
 	Thin   bool          // Renewed: so late that there was hardly time for another attempt

@@ -173,7 +173,7 @@ func ExampleLocker_Election() {
 		return
 	}
 	leader, err := election.Leader(ctx, "scheduler")
-	fmt.Println(leader.Term, err)
+	fmt.Println(leader.Fence, err)
 	// Output: 0 <nil>
 }
 
@@ -182,7 +182,7 @@ func ExampleElection_Run() {
 	election, _ := newLocker().Election(distlock.Holder("node-1"))
 
 	err := election.Run(ctx, "scheduler", func(ctx context.Context, t *distlock.Term) error {
-		fmt.Println("elected; the term is a fence:", t.Number() == distlock.FromContext(ctx).Fence())
+		fmt.Println("elected; the term is a fence:", t.Fence() == distlock.FromContext(ctx).Fence())
 		cancel() // the program shuts down
 
 		<-ctx.Done() // lead until then, or until the leadership is lost
@@ -240,7 +240,7 @@ func ExampleTerm_Publish() {
 	// Output: 10.0.0.1:8080
 }
 
-func ExampleTerm_Number() {
+func ExampleTerm_Fence() {
 	ctx, locker := context.Background(), newLocker()
 	election, _ := locker.Election()
 
@@ -248,10 +248,10 @@ func ExampleTerm_Number() {
 	var last uint64
 	_ = election.Run(ctx, "scheduler", func(_ context.Context, t *distlock.Term) error {
 		if last > 0 {
-			fmt.Println("a later term is higher:", t.Number() > last)
+			fmt.Println("a later term is higher:", t.Fence() > last)
 			return errEnough
 		}
-		last = t.Number()
+		last = t.Fence()
 		return nil // resigns
 	})
 	// Output: a later term is higher: true
@@ -265,7 +265,7 @@ func ExampleTerm_Proof() {
 	_ = election.Run(ctx, "scheduler", func(_ context.Context, t *distlock.Term) error {
 		header := t.Proof() // Distlock-Fence: 1789000000000000;exclusive;~lead%2Fscheduler
 		proof, err := distlock.ParseProof(header)
-		fmt.Println(proof.Kind.Noun(), proof.Name, proof.Fence == t.Number(), err)
+		fmt.Println(proof.Kind.Noun(), proof.Name, proof.Fence == t.Fence(), err)
 		return errEnough
 	})
 	// Output: election scheduler true <nil>

@@ -164,19 +164,19 @@ func ExampleLease_Detach() {
 
 	lease, _ := locker.Lock(ctx, "deploy")
 	handle, err := lease.Detach(ctx)
-	text := handle.Text() // a secret: send it to the process that continues
+	text := handle.Secret() // a secret: send it to the process that continues
 	fmt.Println(err, lease.Err(), strings.HasPrefix(text, "dlh1."))
 	// Output: <nil> distlock: lease released true
 }
 
-func ExampleHandle_Text() {
+func ExampleHandle_Secret() {
 	ctx, locker := context.Background(), newLocker()
 	lease, _ := locker.Lock(ctx, "deploy")
 
 	handle, _ := lease.Detach(ctx)
-	again, err := distlock.ParseHandle(handle.Text())
-	fmt.Println(again.Text() == handle.Text(), err)
-	fmt.Println(strings.Contains(fmt.Sprint(handle), handle.Text())) // only Text returns the secret
+	again, err := distlock.ParseHandle(handle.Secret())
+	fmt.Println(again.Secret() == handle.Secret(), err)
+	fmt.Println(strings.Contains(fmt.Sprint(handle), handle.Secret())) // only Secret returns it
 	// Output:
 	// true <nil>
 	// false
@@ -223,7 +223,7 @@ func ExampleLocker_Attach() {
 	lease, _ := locker.Lock(ctx, "deploy")
 	given, _ := lease.Detach(ctx)
 
-	handle, err := distlock.ParseHandle(given.Text())
+	handle, err := distlock.ParseHandle(given.Secret())
 	if err != nil {
 		fmt.Println(err)
 		return

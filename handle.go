@@ -2,47 +2,22 @@ package distlock
 
 import (
 	"context"
-	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"strings"
 	"time"
 
 	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/handle"
 	"github.com/distlock/distlock/internal/names"
 	"github.com/distlock/distlock/internal/proof"
 )
 
 // A Handle is a lock on its way from one process to another. A program that has it can renew and
-// release the lock: it is a secret, and does not print it. [Handle.Text] returns the secret. With
+// release the lock: it is a secret, and does not print it. [Handle.Secret] returns the secret. With
 // direct access to the store a handle is no boundary: the store has all owners.
-type Handle struct{ h handle }
-
-// handle has the fields of a handle, with their names in the text.
-type handle struct {
-	Key   string        `json:"k"` // in the store
-	Owner *string       `json:"o"` // a pointer: fmt shows no more than its address, also where it can call no method of Handle
-	Fence uint64        `json:"f,omitempty"`
-	Mode  Mode          `json:"m"`
-	TTL   time.Duration `json:"t"`
-	Delay time.Duration `json:"d,omitempty"`
-}
-
-const (
-	handlePrefix = "dlh1." // the version of the text
-	maxHandle    = 4096    // bytes of the text; the longest name makes less than 3000
-	maxOwner     = 64      // bytes of an owner; ours have 26
-)
-
-// valid reports whether [Lease.Detach] can have made h.
-func (h *handle) valid() bool {
-	_, name, ok := names.Split(h.Key)
-	return ok && checkName(name) == nil && h.Owner != nil && names.TextFlaw(*h.Owner, maxOwner) == "" && h.Mode.valid() && h.Fence < driver.MaxFence &&
-		checkTTL(h.TTL) == nil && h.Delay >= 0 && h.Delay <= maxTTL
-}
+type Handle struct{ h handle.Handle }
 
 // Kind returns the kind of the lock.
 func (h Handle) Kind() Kind { return keyKind(h.h.Key) }
@@ -59,14 +34,9 @@ func (h Handle) Fence() uint64 { return h.h.Fence }
 // TTL returns how long the store keeps the lock after each renewal of the lease.
 func (h Handle) TTL() time.Duration { return h.h.TTL }
 
-// Text returns the handle as one word, for [ParseHandle]. It is a secret.
-func (h Handle) Text() string {
-	b, err := json.Marshal(h.h)
-	if err != nil {
-		panic(err) // strings and numbers have a JSON form
-	}
-	return handlePrefix + base64.RawURLEncoding.EncodeToString(b)
-}
+// Secret returns the handle as one word, for [ParseHandle]. A program that has it can continue the
+// lease.
+func (h Handle) Secret() string { return h.h.Secret() }
 
 // String returns a text without the secret.
 func (h Handle) String() string {
@@ -82,33 +52,20 @@ func (h Handle) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, h.String(
 // LogValue returns what String returns.
 func (h Handle) LogValue() slog.Value { return slog.StringValue(h.String()) }
 
-// MarshalJSON returns an error: use [Handle.Text] to put the secret into JSON.
+// MarshalJSON returns an error: use [Handle.Secret] to put the secret into JSON.
 func (h Handle) MarshalJSON() ([]byte, error) {
-	return nil, fmt.Errorf("distlock: a handle is a secret: use Text: %w", errors.ErrUnsupported)
+	return nil, fmt.Errorf("distlock: a handle is a secret: use Secret: %w", errors.ErrUnsupported)
 }
 
-// ParseHandle reads the result of [Handle.Text]. The error is [ErrInvalid], and has nothing of
+// ParseHandle reads the result of [Handle.Secret]. The error is [ErrInvalid], and has nothing of
 // the text.
 func ParseHandle(text string) (Handle, error) {
-	rest, ok := strings.CutPrefix(strings.TrimSpace(text), handlePrefix)
-	if !ok {
-		return Handle{}, invalid("handle", "it does not begin with %q", handlePrefix)
-	}
-	if len(rest) > maxHandle {
-		return Handle{}, invalid("handle", "it has %d bytes, more than %d", len(rest), maxHandle)
-	}
-	var h handle
-	b, err := base64.RawURLEncoding.DecodeString(rest)
-	if err != nil || json.Unmarshal(b, &h) != nil {
-		return Handle{}, invalid("handle", "it is cut or changed")
-	}
-	if !h.valid() {
-		return Handle{}, errNotOurs
+	h, err := handle.Parse(text)
+	if err != nil {
+		return Handle{}, &ArgumentError{"handle", err.Error()}
 	}
 	return Handle{h}, nil
 }
-
-var errNotOurs = invalid("handle", "it was not made by Lease.Detach")
 
 // Detach gives the lock away: the lease ends, and the lock stays held for the rest of its TTL. A
 // process that calls [Locker.Attach] with the handle before that continues with the lock. A
@@ -129,8 +86,8 @@ func (l *Lease) Detach(ctx context.Context) (Handle, error) {
 		return Handle{}, err
 	}
 	owner := l.q.ID().Owner
-	return Handle{handle{
-		Key: l.r.Key, Owner: &owner, Fence: l.q.Fence(), Mode: l.r.mode, TTL: terms.TTL, Delay: terms.Delay,
+	return Handle{handle.Handle{
+		Key: l.r.Key, Owner: &owner, Fence: l.q.Fence(), Mode: string(l.r.mode), TTL: terms.TTL, Delay: terms.Delay,
 	}}, nil
 }
 
@@ -143,8 +100,8 @@ func (l *Lease) Detach(ctx context.Context) (Handle, error) {
 // [RequireFence] and [Observe] apply.
 func (l *Locker) Attach(ctx context.Context, h Handle, opts ...Option) (*Lease, error) {
 	given := h.h
-	if !given.valid() {
-		return nil, errNotOurs
+	if !given.Valid() {
+		return nil, &ArgumentError{"handle", handle.ErrNotOurs.Error()}
 	}
 	if !l.features.Detached {
 		return nil, unsupported(l.features, "keeps no claim without its process, as Attach needs")
@@ -154,7 +111,7 @@ func (l *Locker) Attach(ctx context.Context, h Handle, opts ...Option) (*Lease, 
 		o.ttl, o.delay, o.minHold = given.TTL, given.Delay, 0
 		return o.given.refuse(withoutAttach, "Attach")
 	}
-	r, err := l.request(ctx, k, name, given.Mode, append(opts[:len(opts):len(opts)], set))
+	r, err := l.request(ctx, k, name, Mode(given.Mode), append(opts[:len(opts):len(opts)], set))
 	if err != nil {
 		return nil, err
 	}

@@ -51,7 +51,7 @@ func TestHandle(t *testing.T) {
 				t.Fatalf("free on the way: %v", err)
 			}
 
-			same, err := distlock.ParseHandle(h.Text())
+			same, err := distlock.ParseHandle(h.Secret())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -380,7 +380,7 @@ func TestHandle_isSecret(t *testing.T) {
 		t.Errorf("%s, want %s", h, want)
 	}
 	raw := out.String()
-	for _, form := range []string{secrets[0], fmt.Sprintf("%x", secrets[0]), fmt.Sprintf("%X", secrets[0]), h.Text()[5:]} {
+	for _, form := range []string{secrets[0], fmt.Sprintf("%x", secrets[0]), fmt.Sprintf("%X", secrets[0]), h.Secret()[5:]} {
 		if strings.Contains(raw, form) {
 			t.Errorf("the owner is shown: ...%s...", around(raw, form))
 		}
@@ -404,7 +404,7 @@ func TestHandle_text(t *testing.T) {
 	}
 	for _, name := range names {
 		h := given(t, l, name)
-		text := h.Text()
+		text := h.Secret()
 		if strings.ContainsAny(text, " \n\t\"'/+=") || !strings.HasPrefix(text, "dlh1.") || len(text) > 3000 {
 			t.Errorf("the text of %d bytes has characters that need quoting, or is too long: %s", len(text), text[:60])
 		}
@@ -413,7 +413,7 @@ func TestHandle_text(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%q: %v", name, err)
 			}
-			if parsed.Name() != name || parsed.Fence() != h.Fence() || parsed.TTL() != h.TTL() || parsed.Text() != text {
+			if parsed.Name() != name || parsed.Fence() != h.Fence() || parsed.TTL() != h.TTL() || parsed.Secret() != text {
 				t.Errorf("%q was parsed as %q", name, parsed.Name())
 			}
 		}
@@ -436,7 +436,7 @@ func TestParseHandle_errors(t *testing.T) {
 	texts := []string{
 		"", " ", "dlh1.", "dlh1", "dlh2." + pack(good)[5:], "DLH1." + pack(good)[5:], pack(good)[5:], "x" + pack(good),
 		pack(good) + "=", pack(good) + "!", "dlh1." + strings.Repeat("A", 5000), pack("null"), pack("{}"), pack("[]"), pack("7"), pack(good + good),
-		(distlock.Handle{}).Text(),
+		(distlock.Handle{}).Secret(),
 	}
 	for i := range len(pack(good)) - 1 {
 		texts = append(texts, pack(good)[:i])
@@ -474,7 +474,7 @@ func TestHandle_zero(t *testing.T) {
 	if h.Name() != "" || h.Fence() != 0 || h.TTL() != 0 || fmt.Sprint(h) != "no handle" {
 		t.Errorf("%v", h)
 	}
-	if _, err := distlock.ParseHandle(h.Text()); invalidWhat(err) != "handle" {
+	if _, err := distlock.ParseHandle(h.Secret()); invalidWhat(err) != "handle" {
 		t.Error(err)
 	}
 }

@@ -391,6 +391,27 @@ func TestLease_Unlock_repeats(t *testing.T) {
 	}
 }
 
+// The store makes the first release, but its answer is lost, and it refuses all later ones. The
+// error must not say that nothing was changed.
+func TestLease_Unlock_repeats_unknown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newGate()
+		lease := taken(t, lockerOn(t, w), "x")
+		w.on(nil, func(context.Context, string) error {
+			w.on(func(context.Context, string) error { return driver.ErrUnavailable }, nil)
+			return errCut
+		})
+		if err := lease.Unlock(t.Context()); !errors.Is(err, distlock.ErrUnknown) || errors.Is(err, distlock.ErrUnavailable) {
+			t.Errorf("%v, want that the outcome is unknown", err)
+		}
+		w.expect(t, 0, 0)
+		w.mend()
+		if err := lease.Unlock(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // A repeated release of a reader does not mistake another reader, which has held the name for a
 // long time, for its successor.
 func TestLease_Unlock_repeats_reader(t *testing.T) {

@@ -29,8 +29,8 @@ type Locker struct {
 // New returns a Locker on a store. The options are the defaults of its calls. The caller closes the
 // store, after the Locker.
 func New(store driver.Store, opts ...Option) (*Locker, error) {
-	// A nil pointer in an interface is the usual trace of an error that was ignored when the store was
-	// made.
+	// A nil pointer in an interface is the usual trace of an error that was ignored when the store
+	// was made.
 	if v := reflect.ValueOf(store); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, &ArgumentError{"store", "it is nil"}
 	}
@@ -151,10 +151,10 @@ func nameless(err error) error {
 
 // ReleaseAll unlocks all leases of this Locker, and returns the errors of all. It ends the contexts
 // of functions under [Locker.Do] and the like, and does not wait for the functions: another holder
-// may come in while they still run. Calls that wait continue, and may get the lock meanwhile. Like
-// [Lease.Unlock], ReleaseAll calls the store even if ctx has ended. After 10 s it gives up on a
-// store that does not answer: the remaining leases have ended too, their locks stay held until
-// their TTL has passed, and the error is [ErrUnknown].
+// may come in while they still run, and Do returns [ErrReleased]. Calls that wait continue, and may
+// get the lock meanwhile. Like [Lease.Unlock], ReleaseAll calls the store even if ctx has ended.
+// After 10 s it gives up on a store that does not answer: the remaining leases have ended too,
+// their locks stay held until their TTL has passed, and the error is [ErrUnknown].
 func (l *Locker) ReleaseAll(ctx context.Context) error {
 	if ctx == nil {
 		return errNilContext

@@ -346,6 +346,31 @@ func TestOnce_Do_notRecorded(t *testing.T) {
 	})
 }
 
+// The store makes the first recording, but its answer is lost, and it refuses all later ones.
+func TestOnce_Do_mayBeRecorded(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		far, kept := g.another(), false
+		far.set(func(g *gate) {
+			g.renew = func(ctx context.Context, r driver.Renewal, next renewFunc) (int, error) {
+				if kept {
+					return 0, driver.ErrUnavailable
+				}
+				kept = r.Keep
+				n, err := next(ctx, r)
+				if kept {
+					err = errCut
+				}
+				return n, err
+			}
+		})
+		_, err := once[int](t, far.locker(t), nil).Do(context.Background(), "a", gives(1))
+		wants(t, err, distlock.ErrNotRecorded, distlock.ErrUnknown)
+		if v, err := once[int](t, g.locker(t), nil).Do(context.Background(), "a", never[int](t)); v != 1 || err != nil {
+			t.Errorf("another caller: %v, %v", v, err)
+		}
+	})
+}
+
 // The recording for a caller whose context has ended takes no longer than an Unlock.
 func TestOnce_Do_notRecordedForOneWhoLeft(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {

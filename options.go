@@ -7,34 +7,24 @@ import (
 	"math"
 	"slices"
 	"time"
-	"unicode/utf8"
 
 	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/handle"
 	"github.com/distlock/distlock/internal/names"
 )
 
 // The bounds of durations that callers give.
 const (
-	minTTL  = 100 * time.Millisecond
-	maxTTL  = 24 * time.Hour
+	minTTL  = handle.MinTTL
+	maxTTL  = handle.MaxTTL
 	maxKeep = 400 * 24 * time.Hour // of a result: more than a year
 )
 
 // The bounds of texts and values, in bytes.
 const (
 	maxName   = names.Max
-	maxHolder = 128
-	maxValue  = 64 << 10 // also of a result
-)
-
-// Metadata is for people; these bounds keep it so.
-const (
-	maxMeta      = 16
-	maxMetaKey   = 64
-	maxMetaValue = 256
-	maxMetaAll   = 4 << 10
-
-	noteKey = "_note" // where Note is stored; keys with an underscore are ours
+	maxHolder = names.MaxHolder
+	maxValue  = names.MaxValue // also of a result
 )
 
 const (
@@ -250,8 +240,8 @@ func tooLong(value []byte) error {
 // option may be given up to 16 times, with 4 KiB in all. The same key again replaces the value.
 func Meta(key, value string) Option {
 	return func(o *options) error {
-		if len(key) > 0 && key[0] == '_' {
-			return invalid("metadata", "key %s: a leading underscore is reserved", names.Quote(key))
+		if why := names.LabelFlaw(key); why != "" {
+			return &ArgumentError{"metadata", why}
 		}
 		return o.setMeta(key, value)
 	}
@@ -260,27 +250,17 @@ func Meta(key, value string) Option {
 // Note stores in a few words why the lock is held, for people to read: up to 256 bytes. It counts
 // as a [Meta].
 func Note(s string) Option {
-	return func(o *options) error { return o.setMeta(noteKey, s) }
+	return func(o *options) error { return o.setMeta(names.Note, s) }
 }
 
 func (o *options) setMeta(key, value string) error {
-	if why := names.TextFlaw(key, maxMetaKey); why != "" {
-		return invalid("metadata", "key: %s", why)
-	}
-	if len(value) > maxMetaValue || !utf8.ValidString(value) {
-		return invalid("metadata", "the value of %s must be UTF-8 of at most %d bytes", names.Quote(key), maxMetaValue)
-	}
 	meta := maps.Clone(o.meta) // it may be a default that other calls share
 	if meta == nil {
 		meta = map[string]string{}
 	}
 	meta[key] = value
-	all := 0
-	for k, v := range meta {
-		all += len(k) + len(v)
-	}
-	if len(meta) > maxMeta || all > maxMetaAll {
-		return invalid("metadata", "%d entries of %d bytes are over %d or %d", len(meta), all, maxMeta, maxMetaAll)
+	if why := names.MetaFlaw(meta); why != "" {
+		return &ArgumentError{"metadata", why}
 	}
 	o.meta, o.given = meta, o.given|givenMeta
 	return nil

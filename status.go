@@ -96,11 +96,11 @@ func newClaim(c driver.Claim) (Claim, bool) {
 		return Claim{}, false
 	}
 	out := Claim{
-		Name: name, Kind: Kind(k.Word()), Owner: c.Owner, Holder: c.Holder, Note: c.Meta[noteKey],
+		Name: name, Kind: Kind(k.Word()), Owner: c.Owner, Holder: c.Holder, Note: c.Meta[names.Note],
 		Meta: c.Meta, Value: c.Value, Fence: c.Fence, Weight: c.Weight, Limit: c.Limit, Mode: ModeCounted,
 		Held: c.Held, Left: c.Left, Waiting: c.Waiting, Kept: c.Kept,
 	}
-	delete(out.Meta, noteKey)
+	delete(out.Meta, names.Note)
 	switch {
 	case c.Weight == driver.Whole:
 		out.Mode = ModeExclusive

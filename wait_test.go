@@ -123,6 +123,50 @@ func TestLocker_Lock_farFromTheHead(t *testing.T) {
 	}
 }
 
+// Waiters of a process with many others before them attempt at the same times, if the store batches
+// attempts.
+func TestLocker_Lock_farTogether(t *testing.T) {
+	inBubble(t, func(t *testing.T, g *gate) {
+		times := map[time.Time]int{}
+		g.set(func(g *gate) {
+			g.features = func(f *driver.Features) { f.Batch = true }
+			g.acquire = func(ctx context.Context, r driver.Request, next acquireFunc) (driver.Result, error) {
+				g.mu.Lock()
+				times[time.Now()]++
+				g.mu.Unlock()
+				res, err := next(ctx, r)
+				if !res.Granted {
+					res.Ahead = 17
+				}
+				return res, err
+			}
+		})
+		first := must(t)(g.locker(t).Lock(t.Context(), "k"))
+		var waiters []*call
+		for range 200 {
+			waiters = append(waiters, begin(t.Context(), g.locker(t).Lock, "k").waits(t))
+			time.Sleep(time.Millisecond)
+		}
+		g.mu.Lock()
+		clear(times)
+		g.mu.Unlock()
+		time.Sleep(3 * time.Second)
+		g.mu.Lock()
+		n, apart := 0, len(times)
+		for _, at := range times {
+			n += at
+		}
+		g.mu.Unlock()
+		if n < 350 || apart > 151 {
+			t.Errorf("%d attempts in 3 s, at %d times, want at least 350 at 151 times or fewer", n, apart)
+		}
+		free(t, first)
+		for _, w := range waiters {
+			free(t, w.now(t))
+		}
+	})
+}
+
 // A notification for nothing costs one attempt and is no grant.
 func TestLocker_Lock_wokenForNothing(t *testing.T) {
 	inBubble(t, func(t *testing.T, g *gate) {
