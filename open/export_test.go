@@ -3,4 +3,5 @@ package open
 var (
 	RedisTransport    = redisTransport
 	PostgresTransport = postgresTransport
+	EtcdTransport     = etcdTransport
 )

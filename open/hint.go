@@ -8,7 +8,7 @@ import (
 )
 
 // ports are the schemes of the usual ports.
-var ports = map[string]string{"6379": "redis", "5432": "postgres", "26379": "redis+sentinel"}
+var ports = map[string]string{"6379": "redis", "5432": "postgres", "3306": "mysql", "26379": "redis+sentinel", "2379": "etcd", "7520": "http"}
 
 // suggest returns the URL that a text without a scheme may stand for, such as
 // redis://localhost:6379, or "" if there is none. It hides the user and the password before the

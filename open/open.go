@@ -12,11 +12,17 @@
 //	redlock:?node=redis://a:1&node=rediss://u:p@b:2/3  the same, each node with its own URL
 //	postgres://user:password@host:5432/database        tables in PostgreSQL; hosts with commas
 //	postgres://host/database?lock_mode=advisory        advisory locks of a PostgreSQL server
+//	mysql://user:password@host:3306/database           tables in MariaDB; mariadb:// is the same
+//	etcd://user:password@h1:2379,h2,h3/prefix          an etcd cluster; etcds:// with TLS
+//	http://host:7520, http://h1:7520,h2:7520           lock servers on one store (distlock serve)
+//	https://host:7520?tls_ca=ca.pem                    the same with TLS
+//	unix:/run/distlock.sock                            a lock server on this host, by its socket
 //
 // [Locker] is what most programs need. Every URL may have lock_ttl and lock_poll: see [Source]. A
 // URL for Redlock may also have lock_longest_ttl, which must be the same for all programs, and
 // lock_node_limit: see [quorum.Options]. The other keys are those of the store, or of each node:
-// see [rueidisstore.Open]. A key that no store knows is an error, and so is a key that is given
+// see [rueidisstore.Open], and Open of store/etcd. A key that no store knows is an error, and so is
+// a key that is given
 // twice. In passwords, write @ : / % as %40 %3A %2F %25.
 //
 // This is the only package that links all stores. A program that uses one store can import that
@@ -39,6 +45,7 @@ import (
 	"github.com/distlock/distlock/store/mem"
 	"github.com/distlock/distlock/store/quorum"
 	"github.com/distlock/distlock/store/redis/rueidisstore"
+	"github.com/distlock/distlock/store/remote"
 	"github.com/distlock/distlock/store/sqlite"
 )
 
@@ -89,7 +96,9 @@ func (s *Source) Close() {
 func schemes() map[string]func(ctx context.Context, text string) (*Source, error) {
 	all := map[string]func(context.Context, string) (*Source, error){
 		"sqlite": openSQLite, "memory": openMemory, "redlock": openRedlock, "redlocks": openRedlock,
-		"postgres": openPostgres, "postgresql": openPostgres,
+		"postgres": openPostgres, "postgresql": openPostgres, "etcd": openEtcd, "etcds": openEtcd,
+		"mysql": openMySQL, "mariadb": openMySQL,
+		"http": openRemote, "https": openRemote, "unix": openRemote,
 	}
 	for _, s := range []string{
 		"redis", "rediss", "valkey", "valkeys", "redis+unix", "valkey+unix",
@@ -102,8 +111,9 @@ func schemes() map[string]func(ctx context.Context, text string) (*Source, error
 }
 
 // Open opens the store that a URL names. If a server does not answer, Open may succeed: the store
-// is then unavailable until the server answers. An error that is [ErrURL] means that the URL is
-// wrong, or that a server speaks another protocol than the URL names. No error shows a password.
+// is then unavailable until the server answers. A lock server must answer. An error that is
+// [ErrURL] means that the URL is wrong, or that a server speaks another protocol than the URL
+// names. No error shows a password.
 func Open(ctx context.Context, text string) (*Source, error) {
 	s, err := open(ctx, text)
 	if err != nil {
@@ -196,6 +206,17 @@ func openSQLite(ctx context.Context, text string) (*Source, error) {
 		return nil, err
 	}
 	return &Source{Store: s, closes: []func(){func() { _ = s.Close() }}}, nil //nolint:contextcheck // Close takes no ctx
+}
+
+func openRemote(ctx context.Context, text string) (*Source, error) {
+	s, err := remote.Open(ctx, text, nil)
+	if err != nil {
+		if errors.Is(err, remote.ErrURL) {
+			err = fmt.Errorf("%w: %w", ErrURL, err)
+		}
+		return nil, err
+	}
+	return &Source{Store: s, Findings: remoteTransport(text), closes: []func(){func() { _ = s.Close() }}}, nil
 }
 
 // An unusableError means that a store must not be used in its current state, such as a file that
@@ -333,8 +354,8 @@ func nodeURLs(query string) ([]string, error) {
 			}
 			continue
 		}
-		// The URL of a node must be escaped if it has a query. Otherwise it need not be escaped. A plus
-		// is not a space here, but part of schemes.
+		// The URL of a node must be escaped if it has a query. Otherwise it need not be escaped. A
+		// plus is not a space here, but part of schemes.
 		if !strings.Contains(value, "://") {
 			plain, err := url.PathUnescape(value)
 			if err != nil {
@@ -364,9 +385,13 @@ func unknownScheme(text string) error {
 	if url := suggest(text); url != "" {
 		return fmt.Errorf("%w: it has no scheme: did you mean %.256s?", ErrURL, url)
 	}
-	scheme, _, ok := strings.Cut(text, ":")
+	scheme, rest, ok := strings.Cut(text, ":")
 	if !ok || strings.ContainsAny(scheme, "@/") { // before an @ there may be a password
 		return fmt.Errorf("%w: it has no scheme, such as redis://host", ErrURL)
+	}
+	port, _, _ := strings.Cut(rest, "/")
+	if port != "" && strings.Trim(port, "0123456789") == "" {
+		return fmt.Errorf("%w: it has no scheme, such as redis://%.128s:%.5s", ErrURL, scheme, port)
 	}
 	var known []string
 	for s := range schemes() {

@@ -118,9 +118,13 @@ func TestOpen_refuses(t *testing.T) {
 		"localhost:6379/2?lock_ttl=1s":          "did you mean redis://localhost:6379/2?",
 		"[::1]:6379":                            "did you mean redis://[::1]:6379?",
 		"db.example:5432/app":                   "did you mean postgres://db.example:5432/app?",
+		"db.example:3306/app":                   "did you mean mysql://db.example:3306/app?",
 		"u:hunter22@db.example:5432/app":        "did you mean postgres://...@db.example:5432/app?",
 		"hunter22@localhost:6379":               "did you mean redis://...@localhost:6379?",
 		"hunter22@localhost:7000":               "no scheme",
+		"localhost:7391":                        "no scheme, such as redis://localhost:7391",
+		"10.0.0.7:7000/2":                       "no scheme, such as redis://10.0.0.7:7000",
+		"user:7000hunter22@localhost:7000":      `unknown scheme "user"`,
 		"hunter22@localhost":                    "no scheme",
 		"sentinel.example:26379":                "did you mean redis+sentinel://sentinel.example:26379?",
 		"locks.db":                              "did you mean sqlite:locks.db?",
@@ -259,8 +263,8 @@ func FuzzRedactor(f *testing.F) {
 	})
 }
 
-// TestLocker shows that the settings of the URL are defaults, that options come after them, and that
-// Close closes the store.
+// TestLocker shows that the settings of the URL are defaults, that options come after them, and
+// that Close closes the store.
 func TestLocker(t *testing.T) {
 	ctx := t.Context()
 	l, err := open.Locker(ctx, "memory:?lock_ttl=7s")

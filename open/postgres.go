@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/store/mysql"
 	"github.com/distlock/distlock/store/pgadvisory"
 	"github.com/distlock/distlock/store/postgres"
 )
@@ -146,6 +147,9 @@ func Migrate(ctx context.Context, text string) (from, to string, err error) {
 // be run again.
 func Migration(text string) (string, error) {
 	scheme, rest, _ := strings.Cut(text, ":")
+	if isMySQL(scheme) {
+		return mysql.Migration(), nil
+	}
 	if scheme != "postgres" && scheme != "postgresql" {
 		return "", fmt.Errorf("%.32s has no schema: %w", scheme, errors.ErrUnsupported)
 	}
@@ -163,7 +167,7 @@ func Migration(text string) (string, error) {
 // manual returns a URL whose store does not migrate its schema when it is opened.
 func manual(text string) string {
 	scheme, _, _ := strings.Cut(text, ":")
-	if scheme != "postgres" && scheme != "postgresql" {
+	if scheme != "postgres" && scheme != "postgresql" && !isMySQL(scheme) {
 		return text
 	}
 	base, query, _ := strings.Cut(text, "?")

@@ -56,10 +56,10 @@ func TestOpen_postgres_transport(t *testing.T) {
 func TestMigrate(t *testing.T) {
 	srv := testenv.Postgres(t, testenv.Shared())
 	url := srv.Database(t)
-	if from, to, err := open.Migrate(t.Context(), url); from != "" || !strings.HasPrefix(to, "2.") || err != nil {
+	if from, to, err := open.Migrate(t.Context(), url); from != "" || !strings.HasPrefix(to, "3.") || err != nil {
 		t.Error(from, to, err)
 	}
-	if from, to, err := open.Migrate(t.Context(), url+"&lock_migrate=true"); from != to || !strings.HasPrefix(to, "2.") || err != nil {
+	if from, to, err := open.Migrate(t.Context(), url+"&lock_migrate=true"); from != to || !strings.HasPrefix(to, "3.") || err != nil {
 		t.Error(from, to, err)
 	}
 	use(t, url+"&lock_migrate=false")

@@ -16,11 +16,17 @@ import (
 // before the client gives up. The error has the address and the URL to try, and shows no password.
 func TestOpen_otherProtocol(t *testing.T) {
 	plain, secure, pg := testenv.Redis(t), testenv.Redis(t, testenv.TLS()), testenv.Postgres(t, testenv.Shared())
+	maria := testenv.MariaDB(t, testenv.Shared()).Addr
 	at, err := url.Parse(pg.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct{ url, want string }{
+		"mysql on Redis":                 {"mysql://u:hunter22@" + plain.Addr + "/db", plain.Addr + " speaks Redis, not MySQL: try redis://" + plain.Addr},
+		"mysql on Redis with TLS":        {"mysql://u:hunter22@" + secure.Addr + "/db", secure.Addr + " speaks TLS, not MySQL"},
+		"mysql on PostgreSQL":            {"mysql://u:hunter22@" + at.Host + "/db", at.Host + " speaks PostgreSQL, not MySQL: try postgres://" + at.Host},
+		"redis on MariaDB":               {"redis://:hunter22@" + maria, maria + " speaks MySQL, not Redis: try mysql://" + maria},
+		"postgres on MariaDB":            {"postgres://u:hunter22@" + maria + "/db", maria + " speaks MySQL, not PostgreSQL: try mysql://" + maria},
 		"redis on PostgreSQL":            {"redis://:hunter22@" + at.Host, at.Host + " speaks PostgreSQL, not Redis: try postgres://" + at.Host},
 		"rediss on PostgreSQL":           {"rediss://:hunter22@" + at.Host, at.Host + " speaks PostgreSQL, not Redis over TLS: try postgres://" + at.Host},
 		"a cluster on PostgreSQL":        {"redis+cluster://:hunter22@" + at.Host, at.Host + " speaks PostgreSQL, not Redis: try postgres://" + at.Host},
@@ -60,6 +66,7 @@ func TestOpen_sameProtocol(t *testing.T) {
 		"an unknown authority": "rediss://" + secure.Addr,
 		"no such database":     "postgres://" + at.User.String() + "@" + at.Host + "/nosuch?sslmode=disable",
 		"no server":            "redis://127.0.0.1:1",
+		"no user of MariaDB":   "mysql://nosuch:hunter22@" + testenv.MariaDB(t, testenv.Shared()).Addr + "/db",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -20,10 +20,10 @@ func redisTransport(text string) []driver.Finding {
 
 	base, kind, _ := strings.Cut(scheme, "+")
 	if kind == "unix" {
-		return []driver.Finding{{Level: driver.LevelOK, What: "traffic stays on this host (a socket)"}}
+		return []driver.Finding{bySocket}
 	}
 	secure := base == "rediss" || base == "valkeys"
-	all := []driver.Finding{privacy(authority[at+1:], secure, values.Get("tls_skip_verify") == "true")}
+	all := []driver.Finding{privacy(authority[at+1:], secure, values.Get("tls_skip_verify") == "true", "rediss:// in place of redis://")}
 	if strings.TrimSuffix(password, "@") == "" && values.Get("tls_cert") == "" {
 		all = append(all, driver.Finding{
 			Level: driver.LevelWarning, What: "the URL has no password: if the server accepts it, it accepts every client that reaches it",
@@ -33,8 +33,21 @@ func redisTransport(text string) []driver.Finding {
 	return all
 }
 
-// privacy reports whether others can read the traffic, or pose as the store.
-func privacy(hosts string, secure, unchecked bool) driver.Finding {
+var bySocket = driver.Finding{Level: driver.LevelOK, What: "traffic stays on this host (a socket)"}
+
+// remoteTransport returns the findings about the connection to a lock server. The URL is valid.
+func remoteTransport(text string) []driver.Finding {
+	scheme, rest, _ := strings.Cut(text, ":")
+	if scheme == "unix" {
+		return []driver.Finding{bySocket}
+	}
+	hosts, _, _ := strings.Cut(rest, "?")
+	return []driver.Finding{privacy(strings.Trim(hosts, "/"), scheme == "https", false, "https:// in place of http://")}
+}
+
+// privacy reports whether others can read the traffic, or pose as the store. The last
+// argument says how to turn TLS on.
+func privacy(hosts string, secure, unchecked bool, tls string) driver.Finding {
 	switch {
 	case secure && unchecked:
 		return driver.Finding{
@@ -50,7 +63,7 @@ func privacy(hosts string, secure, unchecked bool) driver.Finding {
 	return driver.Finding{
 		Level: driver.LevelWarning, What: "traffic is not encrypted",
 		Means: "others on the network can read the password and the owners of claims, and end the claims",
-		Cure:  "use TLS (rediss:// in place of redis://)",
+		Cure:  "use TLS (" + tls + ")",
 	}
 }
 

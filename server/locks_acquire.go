@@ -1,0 +1,427 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"maps"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	api "github.com/distlock/distlock/api/distlock/v1"
+	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/backoff"
+	"github.com/distlock/distlock/internal/handle"
+	"github.com/distlock/distlock/internal/message"
+	"github.com/distlock/distlock/internal/names"
+	"github.com/distlock/distlock/server/access"
+)
+
+const (
+	defaultTTL = 30 * time.Second
+
+	// maxWait is how long one call waits at most: many proxies end a call after 30 s.
+	maxWait = 25 * time.Second
+
+	// queueTTL is the life of a queue entry after each attempt. A caller that calls again within it
+	// keeps its position. The entry of a caller that is gone holds up others for no longer.
+	queueTTL = 5 * time.Second
+
+	// leaveTTL is the life of a queue entry after the last attempt of a wait that has ended. It
+	// removes the entry as Release would, but never a claim.
+	leaveTTL = time.Millisecond
+
+	// undoLimit bounds the release of a claim that nobody knows of.
+	undoLimit = time.Second
+)
+
+// The bounds of an owner that a caller makes. Two callers with one owner are one holder, so it must
+// be random; 128 bits have 22 characters.
+const (
+	minOwner = 22
+	maxOwner = 64
+)
+
+// An acquisition is one call of Acquire.
+type acquisition struct {
+	server   *Server
+	request  driver.Request
+	handle   handle.Handle
+	received time.Time // when the call came
+	sent     time.Time // when the last attempt was sent
+	wait     time.Duration
+	joined   bool // the caller may have a queue entry: it has a handle
+	made     bool // the server made the owner in this call, and nobody else knows it
+	left     bool // something of the owner may be in the store
+	unsure   bool // the last attempt that the store may have received has no answer
+}
+
+// Acquire grants or refuses a claim, and waits for it.
+func (s *locks) Acquire(ctx context.Context, m *api.LocksAcquireRequest) (*api.LocksAcquireResponse, error) {
+	received := time.Now()
+	if s.drained.Err() != nil {
+		return nil, draining()
+	}
+	a := &acquisition{server: s.Server, received: received}
+	if err := a.parse(m, s.store.Features(), access.FromContext(ctx)); err != nil {
+		return nil, err
+	}
+	out, err := a.run(ctx)
+	if err == nil && ctx.Err() != nil {
+		err = failure(context.Cause(ctx)) // nobody receives the answer
+	}
+	if err != nil {
+		a.undo(ctx)
+		return nil, err
+	}
+	return out, nil
+}
+
+// run makes the first attempt, and waits if it has to.
+func (a *acquisition) run(ctx context.Context) (*api.LocksAcquireResponse, error) {
+	if a.wait == 0 || !a.joined {
+		res, err := a.attempt(ctx, 0)
+		switch {
+		case err != nil:
+			return nil, failure(err)
+		case res.Granted:
+			return a.granted(res), nil
+		case a.wait == 0:
+			return a.refused(res, false), nil
+		}
+	}
+	done, err := a.server.op.quota.wait(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	control := controlOf(ctx)
+	control.idle()
+	defer control.extend()
+	return a.await(ctx)
+}
+
+// await waits in the queue. It attempts when the store wakes it, and from time to time, as the
+// library does. A pushed grant is confirmed by an attempt like every other wake-up: it lives for
+// the rest of the queue entry, and may have ended when the message comes.
+func (a *acquisition) await(ctx context.Context) (*api.LocksAcquireResponse, error) {
+	watch, cancel := context.WithCancel(ctx)
+	defer cancel()
+	wake := driver.Watch(watch, a.server.store, a.request.ID)
+	checked := a.received
+	for n := 1; ; n++ {
+		if ctx.Err() != nil { // before each attempt: a caller that is gone must not be granted a claim
+			return nil, failure(context.Cause(ctx))
+		}
+		if time.Since(checked) > recheckEvery {
+			checked = time.Now()
+			if err := a.server.recheck(ctx, access.FromContext(ctx)); err != nil {
+				return nil, a.failure(err)
+			}
+		}
+		waited := time.Since(a.received)
+		last := waited >= min(a.wait, maxWait) || a.server.drained.Err() != nil
+		again := waited < a.wait
+		queue := queueTTL
+		if last && !again {
+			queue = leaveTTL
+		}
+		res, err := a.attempt(ctx, queue)
+		switch {
+		case err == nil && res.Granted:
+			return a.granted(res), nil
+		case err != nil && (last || definite(err) && !errors.Is(err, driver.ErrUnavailable)):
+			return nil, a.failure(err)
+		case last:
+			return a.refused(res, again), nil
+		}
+		pause := pause(res, n, wake != nil && err == nil)
+		timer := time.NewTimer(min(pause, time.Until(a.received.Add(min(a.wait, maxWait)))))
+		select {
+		case <-ctx.Done():
+		case <-a.server.drained.Done():
+		case <-wake:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+// failure returns the answer to a caller whose wait failed. It is definite only if all attempts
+// are: one without an answer may have been granted, or may be granted a little later.
+func (a *acquisition) failure(err error) error {
+	if a.unsure && definite(err) {
+		return message.Error(&api.Reason{
+			Kind: api.Reason_KIND_UNKNOWN, Text: "an attempt has no answer, and the ones after it failed: " + message.Reason(err).GetText(),
+		})
+	}
+	return failure(err)
+}
+
+// definite reports whether a call of the store that failed has certainly changed nothing.
+func definite(err error) bool {
+	return message.Reason(err).GetKind() != api.Reason_KIND_UNKNOWN
+}
+
+// attempt makes one call of the store. It notes when the call was sent: trust counts from then on.
+func (a *acquisition) attempt(ctx context.Context, queue time.Duration) (driver.Result, error) {
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	r := a.request
+	r.QueueTTL = queue
+	a.sent = time.Now()
+	res, err := a.server.store.Acquire(ctx, r)
+	if err == nil && (res.Granted || queue > 0) || err != nil && !definite(err) {
+		a.left = true
+	}
+	if err == nil || !definite(err) {
+		a.unsure = err != nil
+	}
+	if err == nil && res.Granted && !res.Fresh && !a.made {
+		err = a.same(ctx, res)
+	}
+	return res, err
+}
+
+// same checks the grant of an owner that had a claim already: the store grants that claim again,
+// and it may be less than this call wants. A shared lock is no exclusive one.
+func (a *acquisition) same(ctx context.Context, res driver.Result) error {
+	less := flaw("owner", "it has a claim on the name already, which is less than this call wants: release it, and take a new owner")
+	switch {
+	case a.handle.Mode == handle.Shared, a.request.Weight == 1:
+		return nil
+	case a.handle.Mode == handle.Exclusive && res.Used < driver.Whole:
+		return less
+	case a.handle.Mode == handle.Exclusive:
+		return nil
+	}
+	claims, err := driver.Show(ctx, a.server.store, a.request.Key)
+	if err != nil {
+		return errors.New("the claim cannot be compared with an earlier one of the owner")
+	}
+	for _, c := range claims {
+		if c.Owner == driver.Tag(a.request.Owner) && !c.Waiting && c.Weight < a.request.Weight {
+			return less
+		}
+	}
+	return nil
+}
+
+// undo releases what an owner may have that nobody knows. An owner that the caller gave, or has as
+// a handle, is never released here: its claim may have been granted through another server
+// meanwhile.
+func (a *acquisition) undo(ctx context.Context) {
+	if !a.made || !a.left {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoLimit)
+	defer cancel()
+	_ = a.server.store.Release(ctx, a.request.ID) // if it fails, the claim ends after its TTL
+}
+
+// granted returns the answer to a caller that has the claim.
+func (a *acquisition) granted(res driver.Result) *api.LocksAcquireResponse {
+	a.handle.Fence = res.Fence
+	return &api.LocksAcquireResponse{
+		Granted: true, Handle: a.handle.Secret(), Fence: proto.Uint64(res.Fence),
+		ValidFor: durationpb.New(trust(a.handle.TTL)),
+		Waited:   durationpb.New(a.sent.Sub(a.received)),
+	}
+}
+
+// refused returns the answer to a caller that does not have the claim. With again it is in the
+// queue.
+func (a *acquisition) refused(res driver.Result, again bool) *api.LocksAcquireResponse {
+	a.handle.Fence = 0
+	out := &api.LocksAcquireResponse{Again: again, Handle: a.handle.Secret()}
+	if again {
+		out.Position = proto.Int32(int32(min(res.Ahead, 1<<30) + 1))
+	}
+	if res.Retry > 0 {
+		out.RetryAfter = durationpb.New(res.Retry)
+	}
+	if res.Blocker.Key != "" {
+		out.Holder = message.LockClaim(res.Blocker)
+	}
+	return out
+}
+
+// The pauses between attempts, as the library has them by default.
+const (
+	minPause    = 20 * time.Millisecond
+	maxPause    = time.Second
+	foreignPoll = 100 * time.Millisecond // while another program holds the name, whose release wakes nobody
+	near        = 16                     // how many may be before an entry that attempts often
+)
+
+// pause returns how long to wait for a wake-up after n attempts.
+func pause(res driver.Result, n int, woken bool) time.Duration {
+	c := res.Blocker
+	var d time.Duration
+	switch {
+	case c.Holder != "" && c.Fence == 0 && c.Held == 0 && !c.Waiting:
+		d = backoff.Pause(n, minPause, foreignPoll)
+	case !woken:
+		d = backoff.Pause(n, minPause, maxPause)
+	case res.Ahead > near: // the attempt only has to keep the entry
+		return queueTTL/4 + backoff.Jitter(queueTTL/4)
+	default:
+		d = backoff.Jitter(maxPause)
+	}
+	if res.Retry > 0 && res.Retry < d {
+		d = min(d, res.Retry+backoff.Jitter(2*time.Millisecond)) // it ends by itself, and wakes nobody
+	}
+	return d
+}
+
+// parse checks a request. Nothing was sent to the store when it fails.
+func (a *acquisition) parse(m *api.LocksAcquireRequest, f driver.Features, caller *access.Identity) error {
+	parse := a.claim
+	if m.GetHandle() != "" {
+		parse = a.again
+	}
+	if err := parse(m); err != nil {
+		return err
+	}
+	if err := a.size(m, f); err != nil {
+		return err
+	}
+	var ok bool
+	if a.wait, ok = message.Duration(m.GetWait()); !ok || a.wait < 0 {
+		return flaw("wait", "it is not a duration from 0s")
+	}
+	a.request.ID, a.request.TTL = a.handle.ID(), a.handle.TTL+a.handle.Delay
+	return a.data(m, caller)
+}
+
+// claim makes the handle of a new claim.
+func (a *acquisition) claim(m *api.LocksAcquireRequest) error {
+	kind, mode, owner := names.Lock, cmp.Or(m.GetMode(), handle.Exclusive), m.GetOwner()
+	if m.GetSlots() != 0 {
+		kind, mode = names.Semaphore, cmp.Or(m.GetMode(), handle.Counted)
+	}
+	if why := names.Flaw(m.GetName()); why != "" {
+		return flaw("name", "%s", why)
+	}
+	switch {
+	case mode != handle.Exclusive && mode != handle.Shared && mode != handle.Counted:
+		return flaw("mode", "%s is not exclusive or shared", names.Quote(mode))
+	case (mode == handle.Counted) != (kind == names.Semaphore):
+		return flaw("mode", "a name with slots is a semaphore, which is not %s, and counted needs slots", mode)
+	case owner == "":
+		owner, a.made = rand.Text(), true
+	default:
+		if err := checkOwner(owner); err != nil {
+			return err
+		}
+	}
+	ttl, ok := message.Duration(m.GetTtl())
+	if m.GetTtl() == nil {
+		ttl = defaultTTL
+	}
+	if !ok || ttl < handle.MinTTL || ttl > handle.MaxTTL {
+		return flaw("ttl", "it is not %gs to %gs", handle.MinTTL.Seconds(), handle.MaxTTL.Seconds())
+	}
+	a.handle = handle.Handle{Key: kind.Key(m.GetName()), Owner: &owner, Mode: mode, TTL: ttl}
+	return nil
+}
+
+// checkOwner returns an error without the owner, which is a secret.
+func checkOwner(owner string) error {
+	const allowed = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+	switch {
+	case len(owner) < minOwner || len(owner) > maxOwner:
+		return flaw("owner", "it has %d characters, and not %d to %d: it must be random and new for every lock, because two callers with one owner are one holder",
+			len(owner), minOwner, maxOwner)
+	case strings.Trim(owner, allowed) != "":
+		return flaw("owner", "it has other characters than A-Z, a-z, 0-9, - and _")
+	}
+	return nil
+}
+
+// again takes the handle of an earlier call.
+func (a *acquisition) again(m *api.LocksAcquireRequest) error {
+	h, err := handle.Parse(m.GetHandle())
+	if err != nil {
+		return flaw("handle", "%v", err)
+	}
+	kind, name, _ := names.Split(h.Key)
+	ttl, ok := message.Duration(m.GetTtl())
+	switch {
+	case kind != names.Lock && kind != names.Semaphore:
+		return flaw("handle", "it is of kind %s, and not of a lock or a semaphore", kind.Word())
+	case m.GetOwner() != "":
+		return flaw("owner", "the handle has one already")
+	case m.GetName() != "" && m.GetName() != name:
+		return flaw("name", "the handle is of another name")
+	case m.GetMode() != "" && m.GetMode() != h.Mode:
+		return flaw("mode", "the handle is %s", h.Mode)
+	case m.GetTtl() != nil && (!ok || ttl != h.TTL):
+		return flaw("ttl", "the handle has a TTL of %gs", h.TTL.Seconds())
+	}
+	a.handle, a.joined = h, true
+	return nil
+}
+
+// size sets weight and limit.
+func (a *acquisition) size(m *api.LocksAcquireRequest, f driver.Features) error {
+	slots, weight := int64(m.GetSlots()), int64(m.GetWeight())
+	if a.handle.Mode != handle.Counted {
+		if slots != 0 || weight != 0 {
+			return flaw("slots", "slots and weight are for semaphores, and this is %s", a.handle.Mode)
+		}
+		a.request.Weight, a.request.Limit = 1, driver.Whole
+		if a.handle.Mode == handle.Exclusive {
+			a.request.Weight = driver.Whole
+		}
+		return nil
+	}
+	weight = cmp.Or(weight, 1)
+	switch {
+	case !f.Count:
+		return message.Error(&api.Reason{Kind: api.Reason_KIND_UNSUPPORTED, Text: "the store " + f.Name + " does not count, as slots need"})
+	case slots < 1 || slots >= driver.Whole:
+		return flaw("slots", "%d is not 1 to %d", slots, driver.Whole-1)
+	case weight < 1 || weight > slots:
+		return flaw("weight", "%d is not 1 to the %d slots", weight, slots)
+	}
+	a.request.Weight, a.request.Limit = weight, slots
+	return nil
+}
+
+// data sets what the store shows with the claim.
+func (a *acquisition) data(m *api.LocksAcquireRequest, caller *access.Identity) error {
+	a.request.Holder = m.GetHolder()
+	if a.request.Holder == "" {
+		a.request.Holder = caller.Name
+		if len(caller.Name) > names.MaxHolder {
+			a.request.Holder = strings.ToValidUTF8(caller.Name[:names.MaxHolder], "")
+		}
+	} else if why := names.TextFlaw(a.request.Holder, names.MaxHolder); why != "" {
+		return flaw("holder", "%s", why)
+	}
+	for k := range m.GetLabels() {
+		if why := names.LabelFlaw(k); why != "" {
+			return flaw("labels", "%s", why)
+		}
+	}
+	a.request.Meta = maps.Clone(m.GetLabels())
+	if m.GetNote() != "" {
+		if a.request.Meta == nil {
+			a.request.Meta = map[string]string{}
+		}
+		a.request.Meta[names.Note] = m.GetNote()
+	}
+	if why := names.MetaFlaw(a.request.Meta); why != "" {
+		return flaw("labels", "%s", strings.ReplaceAll(why, names.Quote(names.Note), "the note"))
+	}
+	if n := len(m.GetValue()); n > names.MaxValue {
+		return flaw("value", "%d bytes are over %d", n, names.MaxValue)
+	}
+	a.request.Value = m.GetValue()
+	return nil
+}

@@ -1,0 +1,146 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"connectrpc.com/connect"
+
+	api "github.com/distlock/distlock/api/distlock/v1"
+	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/message"
+	"github.com/distlock/distlock/server/access"
+)
+
+// maxRenewals is the number of claims that one call may renew.
+const maxRenewals = 500
+
+// A service is the service distlock.v1.Store. Each of its calls is one call of the store, with the
+// deadline of the caller or callLimit, whichever is earlier. It adds no meaning.
+type service struct{ *Server }
+
+var _ api.StoreHandler = (*service)(nil)
+
+// Features returns the features of the store.
+func (s *service) Features(context.Context, *api.FeaturesRequest) (*api.FeaturesResponse, error) {
+	return message.Features(s.store.Features()), nil
+}
+
+// Acquire grants or refuses a claim.
+func (s *service) Acquire(ctx context.Context, m *api.AcquireRequest) (*api.AcquireResponse, error) {
+	if s.drained.Err() != nil {
+		return nil, draining()
+	}
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	res, err := s.store.Acquire(ctx, message.RequestOf(m))
+	return answer(err, func() *api.AcquireResponse { return message.Result(res) })
+}
+
+// Renew renews claims.
+func (s *service) Renew(ctx context.Context, m *api.RenewRequest) (*api.RenewResponse, error) {
+	if n := len(m.GetRenewals()); n > maxRenewals {
+		return nil, failure(fmt.Errorf("%w: %d renewals in one call are over %d", driver.ErrInvalid, n, maxRenewals))
+	}
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	rs := make([]driver.Renewal, len(m.GetRenewals()))
+	for i, r := range m.GetRenewals() {
+		rs[i] = message.RenewalOf(r)
+	}
+	out := &api.RenewResponse{}
+	for _, r := range driver.RenewAll(ctx, s.store, rs) {
+		renewed := &api.Renewed{Behind: int64(r.Behind)}
+		if r.Err != nil {
+			renewed.Reason = message.Reason(r.Err)
+		}
+		out.Renewed = append(out.Renewed, renewed)
+	}
+	return out, nil
+}
+
+// Release ends a claim, or removes a queue entry.
+func (s *service) Release(ctx context.Context, m *api.ReleaseRequest) (*api.ReleaseResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	err := s.store.Release(ctx, message.IDOf(m.GetId()))
+	return answer(err, func() *api.ReleaseResponse { return &api.ReleaseResponse{} })
+}
+
+// Show returns the claims on a key, and its queue.
+func (s *service) Show(ctx context.Context, m *api.ShowRequest) (*api.ShowResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	claims, err := driver.Show(ctx, s.store, string(m.GetKey()))
+	return answer(err, func() *api.ShowResponse { return &api.ShowResponse{Claims: message.Claims(claims)} })
+}
+
+// listPart is the size of one message of List, in claims and in bytes of their values.
+const (
+	listPart  = 100
+	listBytes = 64 << 10
+)
+
+// List sends the claims of all keys with a prefix, in parts.
+func (s *service) List(ctx context.Context, m *api.ListRequest, out *connect.ServerStream[api.ListResponse]) error {
+	control, bytes, checked := controlOf(ctx), 0, time.Now()
+	control.idle() // a long list takes longer than a call
+	part := &api.ListResponse{}
+	send := func() error {
+		if time.Since(checked) > recheckEvery {
+			checked = time.Now()
+			if err := s.recheck(ctx, access.FromContext(ctx)); err != nil {
+				return err
+			}
+		}
+		control.extend()
+		defer control.idle()
+		err := out.Send(part)
+		part, bytes = &api.ListResponse{}, 0
+		return err
+	}
+	for c, err := range driver.List(ctx, s.store, string(m.GetPrefix())) {
+		if err != nil {
+			return failure(err)
+		}
+		part.Claims = append(part.Claims, message.Claim(c))
+		if bytes += len(c.Value); len(part.Claims) == listPart || bytes > listBytes {
+			if err := send(); err != nil {
+				return err
+			}
+		}
+	}
+	return send()
+}
+
+// Break ends claims of others.
+func (s *service) Break(ctx context.Context, m *api.BreakRequest) (*api.BreakResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	claims, err := driver.Break(ctx, s.store, string(m.GetKey()), m.GetUpToFence(), string(m.GetReason()))
+	return answer(err, func() *api.BreakResponse { return &api.BreakResponse{Claims: message.Claims(claims)} })
+}
+
+// Inspect describes the store.
+func (s *service) Inspect(ctx context.Context, _ *api.InspectRequest) (*api.InspectResponse, error) {
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	info, err := driver.Inspect(ctx, s.store)
+	return answer(err, func() *api.InspectResponse { return message.Info(info) })
+}
+
+// answer returns the answer of a store, or its error.
+func answer[M any](err error, result func() *M) (*M, error) {
+	if err != nil {
+		return nil, failure(err)
+	}
+	return result(), nil
+}
+
+// failure returns the answer to a call that failed.
+func failure(err error) error { return message.Error(message.Reason(err)) }
+
+func draining() error {
+	return message.Error(&api.Reason{Kind: api.Reason_KIND_DRAINING, Text: "the lock server is about to end"})
+}
