@@ -75,7 +75,7 @@ func (a *app) private() bool { return a.source.Store.Features().Name == "mem" }
 
 func (a *app) printHandle(h distlock.Handle, mode distlock.Mode, holder string, asJSON bool) error {
 	if !asJSON {
-		_, err := fmt.Fprintln(a.out, h.Text())
+		_, err := fmt.Fprintln(a.out, h.Secret())
 		return err
 	}
 	return json.NewEncoder(a.out).Encode(struct {
@@ -85,5 +85,5 @@ func (a *app) printHandle(h distlock.Handle, mode distlock.Mode, holder string, 
 		Mode   distlock.Mode `json:"mode"`
 		Holder string        `json:"holder"`
 		TTL    float64       `json:"ttl"`
-	}{h.Name(), h.Text(), h.Fence(), mode, holder, h.TTL().Seconds()})
+	}{h.Name(), h.Secret(), h.Fence(), mode, holder, h.TTL().Seconds()})
 }

@@ -41,7 +41,7 @@ const (
 
 // personal are the flags that belong to one call. No configuration file and no variable can set
 // them.
-var personal = []string{"help", "config", "command", "yes", "reason", "kind"}
+var personal = []string{"help", "config", "command", "yes", "reason", "kind", "insecure-no-auth", "insecure-no-tls", "allow", "expires"}
 
 // A once is the value of a flag that may be given once only.
 type once struct {
@@ -161,7 +161,7 @@ func (a *app) readConfig(c *cobra.Command) (map[string][]string, error) {
 // an error.
 func flagValues(root *cobra.Command, path string, raw map[string]any) (map[string][]string, error) {
 	known := map[string]bool{}
-	for _, c := range append(root.Commands(), root) {
+	for _, c := range append(commands(root), root) {
 		for _, set := range []*pflag.FlagSet{c.Flags(), c.PersistentFlags()} {
 			set.VisitAll(func(f *pflag.Flag) { known[f.Name] = !slices.Contains(personal, f.Name) })
 		}

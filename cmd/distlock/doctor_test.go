@@ -186,6 +186,23 @@ func TestDoctor(t *testing.T) {
 	}
 }
 
+// doctor reports the settings of a MariaDB server that endanger locks.
+func TestDoctor_mysql(t *testing.T) {
+	t.Parallel()
+	v, code := diagnose(t, testenv.MariaDB(t, testenv.Shared()).Database(t))
+	if code != 0 || !strings.HasPrefix(v.Version, "MariaDB ") {
+		t.Errorf("exit %d: %+v", code, v)
+	}
+	for _, want := range []string{
+		"ok: the server is MariaDB", "ok: the tables are in InnoDB", "ok: a lock was acquired",
+		"warning: commits are answered before they are on disk",
+	} {
+		if !v.has(want) {
+			t.Errorf("no finding is %q: %+v", want, v.Findings)
+		}
+	}
+}
+
 // doctor reports a PostgreSQL server that answers but cannot be used, and a permission that is
 // missing, with a cure. If the store itself reports that waiters poll, doctor does not report it
 // again.
@@ -218,7 +235,7 @@ func TestDoctor_postgres(t *testing.T) {
 			`danger: the schema "distlock" is missing`, "run distlock migrate",
 		},
 		{"fine", "select 1", owner, "ok: a lock was acquired", ""},
-		{"its version, as migrate prints it", "select 1", owner, `ok: the schema "distlock" has version 2.`, ""},
+		{"its version, as migrate prints it", "select 1", owner, `ok: the schema "distlock" has version 3.`, ""},
 		{
 			"no usage", "select 1", app.String(),
 			`danger: the schema "distlock" cannot be read by this role`, "docs/postgres.md",

@@ -20,7 +20,7 @@ import (
 // too often rather than never.
 func onThisHost(store string) bool {
 	scheme, path, _ := strings.Cut(store, ":")
-	if scheme == "memory" || scheme == "sqlite" || strings.HasSuffix(scheme, "+unix") {
+	if scheme == "memory" || scheme == "sqlite" || scheme == "unix" || strings.HasSuffix(scheme, "+unix") {
 		return true
 	}
 	path, query, _ := strings.Cut(path, "?")

@@ -11,6 +11,7 @@ func TestOnThisHost(t *testing.T) {
 		"sqlite:///var/lib/locks.db":                                true,
 		"redis+unix:///run/redis.sock?db=0":                         true,
 		"http+unix:///run/distlock.sock":                            true,
+		"unix:/run/distlock.sock":                                   true,
 		"redis://localhost":                                         true,
 		"redis://u:p@127.0.0.1:6379/0":                              true,
 		"redis://u:p%40host@[::1]:6379/0":                           true,

@@ -65,6 +65,10 @@ redlock://h1,h2,h3/0                         a majority of servers; also redlock
 redlock:?node=URL&node=URL&node=URL          the same, each with a URL of its own
 postgres://user:password@host/database       tables of PostgreSQL; see distlock-migrate(1)
 postgres://host/database?lock_mode=advisory  its advisory locks
+mysql://user:password@host/database          tables of MariaDB; also mariadb://
+etcd://h1:2379,h2,h3/prefix                  an etcd cluster; also etcds://
+http://h1:7520,h2:7520                       lock servers; also https://; see distlock-serve(1)
+unix:/run/distlock.sock                      a lock server by its socket
 .fi
 .SH ENVIRONMENT
 .PP
@@ -72,6 +76,9 @@ Every flag has a variable: \fB--min-hold\fP is \fBDISTLOCK_MIN_HOLD\fP. A flag w
 .TP
 .B DISTLOCK_STORE, DISTLOCK_STORE_FILE
 the URL of the store, or a file with the URL in it
+.TP
+.B DISTLOCK_TOKEN, DISTLOCK_TOKEN_FILE
+the token for a lock server, or a file with the token in it; see distlock-token(1)
 .TP
 .B DISTLOCK_CONFIG
 the configuration file
@@ -92,7 +99,7 @@ the default store
 func pages(t *testing.T) map[string]string {
 	t.Helper()
 	root := (&app{redact: open.Redact}).root()
-	for _, c := range append(root.Commands(), root) {
+	for _, c := range append(commands(root), root) {
 		c.DisableAutoGenTag = true // the tag contains the date
 		c.InitDefaultHelpFlag()
 		c.Flags().VisitAll(func(f *pflag.Flag) {

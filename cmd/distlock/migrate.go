@@ -61,7 +61,7 @@ func (a *app) migrate() *cobra.Command {
 // noSchema returns the error for a URL whose store has no tables.
 func noSchema(err error) error {
 	if errors.Is(err, errors.ErrUnsupported) {
-		err = fmt.Errorf("%w: give the URL of a PostgreSQL with --store", err)
+		err = fmt.Errorf("%w: give the URL of a PostgreSQL or a MariaDB with --store", err)
 	}
 	return &exitError{exitUsage, err}
 }

@@ -270,7 +270,7 @@ func (p *probe) failed(step string, err error) bool {
 
 // page returns the document that lists the permissions that a user of the store needs.
 func (p *probe) page() string {
-	if name := p.store.Features().Name; name == "postgres" || name == "pgadvisory" {
+	if name := p.store.Features().Name; name == "postgres" || name == "pgadvisory" || name == "mysql" {
 		return "docs/" + name + ".md"
 	}
 	return "docs/layout.md"

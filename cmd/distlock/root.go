@@ -186,13 +186,21 @@ func (a *app) root() *cobra.Command {
 	root.AddCommand(a.version(), a.completion())
 	root.AddCommand(a.bench(), a.torture(), a.tortureProcess())
 	root.AddCommand(a.doctor(), a.watch())
-	root.AddCommand(a.migrate(), a.limit(), a.elect())
+	root.AddCommand(a.migrate(), a.limit(), a.elect(), a.serve(), a.token())
 	return root
+}
+
+// commands returns all commands below one.
+func commands(c *cobra.Command) (out []*cobra.Command) {
+	for _, sub := range c.Commands() {
+		out = append(append(out, sub), commands(sub)...)
+	}
+	return out
 }
 
 // refuseTwice makes every flag an error if it is given twice.
 func refuseTwice(root *cobra.Command) {
-	for _, c := range root.Commands() {
+	for _, c := range commands(root) {
 		onceEach(c.Flags())
 	}
 	onceEach(root.PersistentFlags())
@@ -202,7 +210,7 @@ func refuseTwice(root *cobra.Command) {
 // pages use the backquotes, but shells would show them.
 func unmark(root *cobra.Command) {
 	plain := func(f *pflag.Flag) { f.Usage = strings.ReplaceAll(f.Usage, "`", "") }
-	for _, c := range root.Commands() {
+	for _, c := range commands(root) {
 		c.Flags().VisitAll(plain)
 	}
 	root.PersistentFlags().VisitAll(plain)
@@ -213,7 +221,7 @@ func help(root *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return root.Help()
 	}
-	c, _, err := root.Find(args[:1])
+	c, _, err := root.Find(args)
 	if err != nil || c == root {
 		return unknownCommand(root, args[0])
 	}
@@ -267,8 +275,8 @@ func (a *app) address(c *cobra.Command) (string, error) {
 
 // connect opens a store.
 func (a *app) connect(ctx context.Context, url string) (_ *distlock.Locker, err error) {
-	// If the server refuses the connection, the error is returned at once. The limit is for a server
-	// that does not answer, so that a script does not hang.
+	// If the server refuses the connection, the error is returned at once. The limit is for a
+	// server that does not answer, so that a script does not hang.
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	a.source, err = a.open(ctx, url)
@@ -291,9 +299,14 @@ func (a *app) connect(ctx context.Context, url string) (_ *distlock.Locker, err 
 
 // interruptible returns a context that is cancelled by the signals that end a program.
 func interruptible(parent context.Context) (context.Context, func()) {
+	return endedBy(parent, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
+}
+
+// endedBy returns a context that is cancelled by signals.
+func endedBy(parent context.Context, by ...os.Signal) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(parent)
 	sigs := make(chan os.Signal, 4)
-	notify(sigs, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
+	notify(sigs, by...)
 	stop := make(chan struct{})
 	go func() {
 		select {

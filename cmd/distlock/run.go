@@ -334,6 +334,6 @@ func (j *job) giveHandle(ctx context.Context, locker *distlock.Locker, lease *di
 		_ = lease.Unlock(ctx)
 		return nil, err
 	}
-	j.child.Env = append(j.child.Env, handleVariable+"="+h.Text())
+	j.child.Env = append(j.child.Env, handleVariable+"="+h.Secret())
 	return locker.Attach(ctx, h, distlock.Observe(j.observer()))
 }
