@@ -28,7 +28,7 @@ short: ## the tests alone, with nothing installed (suites without their server a
 	go test ./...
 
 check: ## what CI runs after make test: format, vet, lint, race, and a share of chaos, proof and mutants
-	@scripts/check tools servers modules format vet lint side bench race chaos proof mutants
+	@scripts/check tools servers modules format vet lint side bench race faults mutants
 
 nightly: ## everything, whole: all mutants, long chaos, soak, fuzz, other versions of servers, figures; hours
 	@WHOLE=1 SEED=$(SEED) TIME=$(TIME) FUZZTIME=$(FUZZTIME) scripts/check tools servers test grown build race chaos compare promises mutants fuzz matrix costs figures soak
@@ -83,7 +83,8 @@ cover: ## how much of the code the tests run; fails below 95 % of the core and 8
 models: ## search the models of the protocol with wide bounds, for minutes
 	go test -count=1 -v -timeout=60m -run '^TestModels$$' ./tests/models -args -wide
 
-api: ## write the public API down, in internal/apicheck/testdata
+api: ## write the public API down, in internal/apicheck/testdata, and generate the code of the lock server's API
+	go test -count=1 -run '^TestGenerated$$' ./api/... -args -update
 	go test -count=1 -run '^TestAPI$$' ./internal/apicheck -args -update
 
 tools: ## build the pinned tools, and etcd for the tests, into the cache of the user

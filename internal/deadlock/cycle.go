@@ -80,9 +80,9 @@ func (c *Cycle) victim() *node {
 	return out
 }
 
-// fingerprint identifies a cycle by its tasks, the keys that they wait for, and the owners and
+// Fingerprint identifies a cycle by its tasks, the keys that they wait for, and the owners and
 // fences of their leases.
-func (c *Cycle) fingerprint() string {
+func (c *Cycle) Fingerprint() string {
 	var b strings.Builder
 	for _, task := range slices.Sorted(maps.Keys(c.set)) {
 		one := c.set[task]

@@ -23,6 +23,9 @@ const (
 	// two times, so it finds no cycle with a dead process.
 	noticeTTL = 1100 * time.Millisecond
 
+	// maxNoticeTTL bounds the MinTTL of a store whose deadlocks are detected.
+	maxNoticeTTL = 5 * time.Second
+
 	// maxNotices bounds how many leases of a task have notices.
 	maxNotices = 64
 
@@ -83,7 +86,7 @@ type Config struct {
 
 // Supported reports whether a store can hold notices, and can list its queues.
 func Supported(f *driver.Features) bool {
-	return f.Queue && f.Value && f.MinTTL <= noticeTTL && (f.MaxTTL == 0 || f.MaxTTL >= noticeTTL)
+	return f.Queue && f.Value && f.MinTTL <= maxNoticeTTL && (f.MaxTTL == 0 || f.MaxTTL >= noticeTTL)
 }
 
 // A Detector looks for a deadlock while one call waits: see the package comment.
@@ -93,6 +96,10 @@ type Detector struct {
 	task    string // its random name
 	notices []*notice
 	since   time.Duration // when the call began to wait
+
+	// On a store whose MinTTL is above noticeTTL, notices live for MinTTL, and a cycle counts only
+	// if it is seen for longer too: twice the difference, since such a store also ends claims late.
+	life, confirm time.Duration
 
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -104,9 +111,13 @@ type Detector struct {
 // Start starts a detector for a call that waits. The first check is after a second. The detector
 // ends with ctx or with [Detector.Stop].
 func Start(ctx context.Context, c Config, held []Held, w Waiter) *Detector {
+	life := max(noticeTTL, c.Store.Features().MinTTL)
 	d := &Detector{
-		Config: c, waiter: w, task: rand.Text(), since: c.Now(),
+		Config: c, waiter: w, task: rand.Text(), since: c.Now(), life: life,
 		ended: make(chan struct{}, 1), done: make(chan struct{}),
+	}
+	if life > noticeTTL {
+		d.confirm = lookAgain + 2*(life-noticeTTL)
 	}
 	for _, h := range held[:min(len(held), maxNotices)] {
 		d.notices = append(d.notices, &notice{held: h, id: driver.ID{Key: c.Key(h.Owner), Owner: rand.Text()}})
@@ -139,6 +150,7 @@ func (d *Detector) run() {
 	defer end()
 	defer d.removeAll()
 	d.listen()
+	var first time.Duration      // when the cycle was seen for the first time
 	last, pause := "", lookAgain // other tasks that began to wait at the same time may not have posted yet
 	for d.ctx.Err() == nil {
 		self := d.post()
@@ -146,12 +158,15 @@ func (d *Detector) run() {
 			return
 		}
 		now := ""
-		c, err := d.findCycle(self)
+		c, err := d.graph().findCycle(d.ctx, self)
 		if err == nil && c != nil { // a check that failed saw nothing
-			now = c.fingerprint()
+			now = c.Fingerprint()
 			pause = lookAgain
 		}
-		if now != "" && now == last && c.victim() == self {
+		if now != last {
+			first = d.Now()
+		}
+		if now != "" && now == last && d.Now()-first >= d.confirm && c.victim() == self {
 			// Later checks of other tasks do not see this task, so they find no second victim.
 			d.removeAll()
 			d.waiter.Fail(c)
@@ -182,6 +197,11 @@ func (d *Detector) pause(p time.Duration) {
 	case <-d.ended:
 	case <-d.ctx.Done():
 	}
+}
+
+func (d *Detector) graph() *graph {
+	read := func(ctx context.Context, key string) ([]driver.Claim, error) { return driver.Show(ctx, d.Store, key) }
+	return &graph{read: read, key: d.Key}
 }
 
 // snapshot returns the call as a node of the graph, or nil if the call no longer waits.
@@ -216,7 +236,7 @@ func (d *Detector) post() *node {
 			d.postNew(call, n, c, self.Holder)
 			continue
 		}
-		old, renewals = append(old, n), append(renewals, driver.Renewal{ID: n.id, TTL: noticeTTL, Value: n.changed(c)})
+		old, renewals = append(old, n), append(renewals, driver.Renewal{ID: n.id, TTL: d.life, Value: n.changed(c)})
 	}
 	if len(old) == 0 {
 		return self
@@ -236,7 +256,7 @@ func (d *Detector) postNew(ctx context.Context, n *notice, c content, holder str
 	again := n.text != nil
 	n.text = c.text()
 	res, err := d.Store.Acquire(ctx, driver.Request{
-		ID: n.id, Weight: 1, Limit: driver.Whole, TTL: noticeTTL, Holder: holder, Task: d.task, Value: n.text,
+		ID: n.id, Weight: 1, Limit: driver.Whole, TTL: d.life, Holder: holder, Task: d.task, Value: n.text,
 	})
 	n.posted = err == nil && res.Granted
 	if n.posted && again {

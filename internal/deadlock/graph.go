@@ -50,7 +50,8 @@ func (n *node) blocked(used int64) bool {
 // A graph is the wait-for graph: it leads from one task to the tasks that hold the claims that
 // block it, and from those to the tasks that block them, as far as they wait.
 type graph struct {
-	d     *Detector
+	read  func(ctx context.Context, key string) ([]driver.Claim, error) // as driver.Show
+	key   func(tag string) string                                       // the key of the notices about an owner
 	reads int
 	nodes map[string]*node    // by task
 	held  map[claimID][]*node // the tasks that wait while they hold a claim
@@ -63,10 +64,10 @@ type graph struct {
 // it, even when all tasks that are not blocked release their claims. So one blocked reader blocks a
 // writer, but one blocked holder of a semaphore that has other holders does not block a waiter. A
 // cycle is a set of nodes that are blocked because of each other, and of no other node.
-func (d *Detector) findCycle(self *node) (*Cycle, error) {
-	g := &graph{d: d, nodes: map[string]*node{self.task: self}, held: map[claimID][]*node{}}
+func (g *graph) findCycle(ctx context.Context, self *node) (*Cycle, error) {
+	g.nodes, g.held = map[string]*node{self.task: self}, map[claimID][]*node{}
 	for todo := []*node{self}; len(todo) > 0; todo = todo[1:] {
-		next, err := g.visit(d.ctx, todo[0])
+		next, err := g.visit(ctx, todo[0])
 		if err != nil {
 			return nil, err
 		}
@@ -130,7 +131,7 @@ func (g *graph) holders(ctx context.Context, claim driver.Claim) (found []*node,
 	if _, known := g.held[id]; known {
 		return nil, nil
 	}
-	notices, err := g.show(ctx, g.d.Config.Key(claim.Owner))
+	notices, err := g.show(ctx, g.key(claim.Owner))
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +162,7 @@ func (g *graph) show(ctx context.Context, key string) ([]driver.Claim, error) {
 	g.reads++
 	call, cancel := context.WithTimeout(ctx, noticeTTL)
 	defer cancel()
-	return driver.Show(call, g.d.Store, key)
+	return g.read(call, key)
 }
 
 // shrink removes from a set the nodes that are not blocked if all nodes outside the set can

@@ -51,3 +51,13 @@ func (c content) text() []byte {
 	}
 	return b
 }
+
+// Keys returns the keys in the text of a notice: of the lease that is held, and of the claim that
+// its task waits for.
+func Keys(text []byte) (holds, wants string, ok bool) {
+	var c content
+	if json.Unmarshal(text, &c) != nil || c.Key == "" || c.Wants == "" {
+		return "", "", false
+	}
+	return c.Key, c.Wants, true
+}

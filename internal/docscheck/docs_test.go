@@ -301,3 +301,39 @@ func TestDocs_links_canFail(t *testing.T) {
 		}
 	}
 }
+
+// Every test and every mutant that docs/faults.md names exists.
+func TestDocs_faults(t *testing.T) {
+	t.Parallel()
+	atRoot(t)
+	page, err := os.ReadFile("docs/faults.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tests, mutants strings.Builder
+	for _, file := range tree(t) {
+		to := &tests
+		if strings.HasPrefix(file, "internal/mutants/") {
+			to = &mutants
+		} else if !strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		to.Write(text)
+	}
+	rows := regexp.MustCompile("(?m)^\\|.*\\| `(Test\\w+)` \\| `([\\w-]+)` \\|$").FindAllSubmatch(page, -1)
+	if len(rows) < 30 {
+		t.Errorf("%d rows", len(rows))
+	}
+	for _, row := range rows {
+		if test := "func " + string(row[1]) + "("; !strings.Contains(tests.String(), test) {
+			t.Errorf("there is no test %s", row[1])
+		}
+		if name := `Name: "` + string(row[2]) + `"`; !strings.Contains(mutants.String(), name) {
+			t.Errorf("there is no mutant %s", row[2])
+		}
+	}
+}

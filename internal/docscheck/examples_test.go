@@ -18,7 +18,7 @@ var shown = []string{".", "driver", "locktest", "open", "adapter/*", "fence", "f
 
 // serverOnly are packages that need a server, which a test has to start. Their examples need not
 // run: they compile, and the tests of the package show that the calls work.
-var serverOnly = []string{"store/postgres", "store/postgres/*", "store/pgadvisory", "store/etcd", "store/remote", "fence/*"}
+var serverOnly = []string{"store/postgres", "store/postgres/*", "store/pgadvisory", "store/mysql", "store/etcd", "store/remote", "fence/*"}
 
 // verbs are the methods of the contract. A Locker calls them on a store. Other code calls them
 // through the functions of package driver, whose examples show them.

@@ -6,13 +6,15 @@ import (
 	"go/parser"
 	"go/token"
 	"os"
+	"path"
 	"regexp"
 	"strings"
 	"testing"
+	"unicode/utf8"
 )
 
-// retired are words that were used here with a meaning of their own. Each has a common word: notify or
-// report, queue, attempt, task, the caller, again.
+// retired are words that were used here with a meaning of their own. Each has a common word: notify
+// or report, queue, attempt, task, the caller, again.
 var retired = regexp.MustCompile(`(?i)(^|[^-\w])(told|asks|patrol|crowds?|part(y|ies)|in vain|anew|whoever|onlookers?)\b`)
 
 // retiredNames are the same for identifiers, in lower case.
@@ -34,7 +36,9 @@ func TestArch_words(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if file == "internal/docscheck/words_test.go" || bytes.IndexByte(text, 0) >= 0 {
+		generated := strings.HasSuffix(file, ".pb.go") || strings.HasSuffix(file, ".connect.go") // from words of others too
+		licence := strings.HasPrefix(path.Base(file), "LICENSE")
+		if file == "internal/docscheck/words_test.go" || bytes.IndexByte(text, 0) >= 0 || generated || licence {
 			continue
 		}
 		for i, line := range strings.Split(string(text), "\n") {
@@ -57,4 +61,44 @@ func TestArch_words(t *testing.T) {
 			return true
 		})
 	}
+}
+
+// TestArch_sizes keeps the pages that a newcomer reads first short, and comments narrow: a reader
+// finds the next line of a wide comment with difficulty.
+func TestArch_sizes(t *testing.T) {
+	t.Parallel()
+	atRoot(t)
+	for file, most := range map[string]int{"README.md": 149, "docs/architecture.md": 150} {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := bytes.Count(text, []byte("\n")); n > most {
+			t.Errorf("%s has %d lines, want at most %d", file, n, most)
+		}
+	}
+	var comments, wide int
+	for _, file := range tree(t) {
+		if !strings.HasSuffix(file, ".go") {
+			continue
+		}
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			if !strings.HasPrefix(strings.TrimSpace(line), "//") {
+				continue
+			}
+			comments++
+			line = strings.ReplaceAll(strings.TrimRight(line, "\n"), "\t", "    ")
+			if utf8.RuneCountInString(line) > 100 {
+				wide++
+			}
+		}
+	}
+	if wide > comments/10 {
+		t.Errorf("%d of %d lines of comments are wider than 100 columns, want at most a tenth", wide, comments)
+	}
+	t.Logf("%d of %d lines of comments are wider than 100 columns", wide, comments)
 }

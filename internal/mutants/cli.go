@@ -30,6 +30,21 @@ func cli() []mutant {
 			Pkg: "internal/protocol", Test: "TestConnect_hangs",
 		},
 		{
+			Name: "web-server-taken-for-a-lock-server", Why: "the answer of a proxy for a host that cannot be reached is called a lock server",
+			File: "internal/protocol/protocol.go", Old: " || !bytes.Contains(answer, []byte(\"\\r\\nDistlock-Store: \")) {\n", New: " {\n",
+			Pkg: "internal/protocol", Test: "TestAt_lockServer",
+		},
+		{
+			Name: "greeting-taken-for-an-answer", Why: "a MariaDB server is called PostgreSQL, by the length of its greeting",
+			File: "internal/protocol/protocol.go", Old: "	if len(b) > 4 && b[3] == 0 && b[4] == 10 {\n", New: "	if len(b) > 8 {\n",
+			Pkg: "internal/protocol", Test: "TestAt_greeting",
+		},
+		{
+			Name: "mysql-waits-for-another-protocol", Why: "a wrong scheme is an error after five seconds, and the error does not name the cause",
+			File: "store/mysql/url.go", Old: "	return c, cmp.Or(other, err)\n", New: "	_ = other\n	return c, err\n",
+			Pkg: "open", Test: "TestOpen_otherProtocol/mysql_on_Redis",
+		},
+		{
 			Name: "password-taken-for-a-scheme", Why: "a URL without a scheme shows its password",
 			File: "open/open.go", Old: "	if !ok || strings.ContainsAny(scheme, \"@/\") {", New: "	if !ok {",
 			Pkg: "open", Test: "TestOpen_refuses",

@@ -5,12 +5,12 @@ func deadlock() []mutant {
 	return []mutant{
 		{
 			Name: "deadlock-seen-once", Why: "a cycle is reported whose waits never existed at the same time",
-			File: "internal/deadlock/detector.go", Old: "now != \"\" && now == last && c.victim() == self {", New: "now != last && c.victim() == self {",
+			File: "internal/deadlock/detector.go", Old: "now != \"\" && now == last && d.Now()-first >= d.confirm && c.victim() == self {", New: "now != last && first >= 0 && c.victim() == self {",
 			Test: "TestDeadlock_leavesMeanwhile",
 		},
 		{
 			Name: "deadlock-fails-all", Why: "all calls in a cycle fail, where one would be enough",
-			File: "internal/deadlock/detector.go", Old: "now == last && c.victim() == self {", New: "now == last {",
+			File: "internal/deadlock/detector.go", Old: "d.Now()-first >= d.confirm && c.victim() == self {", New: "d.Now()-first >= d.confirm {",
 			Test: "TestDeadlock_oneVictim",
 		},
 		{
@@ -42,6 +42,11 @@ func deadlock() []mutant {
 			Name: "deadlock-with-the-dead", Why: "a process that died is in a cycle with one that came later",
 			File: "internal/deadlock/detector.go", Old: "	noticeTTL = 1100 * time.Millisecond\n", New: "	noticeTTL = 5 * time.Second\n",
 			Test: "TestDeadlock_dead",
+		},
+		{
+			Name: "deadlock-with-the-dead-of-a-coarse-store", Why: "the same, on a store whose least TTL is seconds",
+			File: "internal/deadlock/detector.go", Old: "		d.confirm = lookAgain + 2*(life-noticeTTL)\n", New: "		d.confirm = 0\n",
+			Test: "TestDeadlock_longNotices",
 		},
 		{
 			Name: "deadlock-by-the-tag-alone", Why: "two owners with the same short tag are taken for one",

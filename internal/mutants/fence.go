@@ -4,7 +4,7 @@ package main
 // timely write is refused.
 func fence() []mutant {
 	const row, table, lua, pkg = "internal/guard/row.go", "internal/guard/table.go", "fence/redisfence/guard.lua", "fence"
-	const check = `r.Column+" <= cast({} as bigint)"`
+	const check = `r.Column+" <= cast({} as "+r.Style.integer()+")"`
 	const upsert = "where g.fence <= excluded.fence`, 1)\n"
 	const compare = "if fence < highest then return {'stale', stored} end\n"
 	return []mutant{

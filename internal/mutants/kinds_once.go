@@ -44,6 +44,11 @@ func kindsOnce() []mutant {
 			Test: "TestOnce_Do_recordsAgain",
 		},
 		{
+			Name: "recording-that-may-have-been-made", Why: "a result is recorded, and the error says that nothing was changed",
+			File: "internal/queue/end.go", Old: "			return cmp.Or(unsure, err)\n		}\n	}\n}\n\n// endTenure", New: "			return err\n		}\n	}\n}\n\n// endTenure",
+			Test: "TestOnce_Do_mayBeRecorded",
+		},
+		{
 			Name: "recording-tried-for-too-long", Why: "a recording is sent when another caller may already run the function",
 			File: "internal/queue/end.go", Old: "	until := clock.Now() + hold.Left()\n", New: "	until := clock.Now() + hold.Left() + 2*time.Second\n",
 			Test: "TestOnce_Do_notRecorded",

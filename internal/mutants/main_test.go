@@ -38,6 +38,25 @@ func TestVerdictOf(t *testing.T) {
 	}
 }
 
+// A test that is skipped has no verdict on the mutant, and is run again.
+func TestDecided(t *testing.T) {
+	runs := 0
+	v, _ := mutant{Test: "TestA"}.repeat(2, func() (string, error) {
+		if runs++; runs%3 != 0 {
+			return "    --- SKIP: TestA (0.00s)\nPASS\n", nil
+		}
+		return "--- FAIL: TestA (0.01s)\nFAIL\n", errors.New("exit status 1")
+	})
+	if v != caught || runs != 6 {
+		t.Errorf("%s after %d runs", v, runs)
+	}
+	runs = 0
+	v, _ = mutant{Test: "TestA"}.repeat(1, func() (string, error) { runs++; return "--- SKIP: TestA (0.00s)\n", nil })
+	if v != survived || runs != 5 {
+		t.Errorf("%s after %d runs", v, runs)
+	}
+}
+
 // Every row matches the code. A row that does not is found here, long before it runs.
 func TestTable(t *testing.T) {
 	t.Chdir("../..")

@@ -5,6 +5,12 @@ func postgres() []mutant {
 	const file, pkg = "store/postgres/sql/functions.sql", "store/postgres"
 	return []mutant{
 		{
+			Name: "postgres-compiles-attempts", Why: "attempts of two processes on one key take ten times as long",
+			File: file, Old: "set enable_sort = off set jit = off as $$\n#variable_conflict use_column\ndeclare\n  number constant bigint",
+			New: "set enable_sort = off as $$\n#variable_conflict use_column\ndeclare\n  number constant bigint",
+			Pkg: pkg, Test: "TestFunctions_compiled",
+		},
+		{
 			Name: "postgres-two-connections-to-wait", Why: "waiting commands use up the connections of the server",
 			File: "store/postgres/watch.go", Old: "	if l.s.brief {\n		open =", New: "	if false {\n		open =",
 			Pkg: pkg, Test: "TestStore_Brief",
@@ -71,8 +77,8 @@ func postgres() []mutant {
 		},
 		{
 			Name: "postgres-renew-resurrects", M: "M11a", Why: "a claim that ended lives again",
-			File: file, Old: "    where c.key = renew.key and c.owner = renew.owner and c.broken is null\n      and c.ends > clock_timestamp();\n  if not found then\n    select",
-			New: "    where c.key = renew.key and c.owner = renew.owner and c.broken is null;\n  if not found then\n    select",
+			File: file, Old: "    where c.key = renew.key and c.owner = renew.owner and c.broken is null\n      and c.ends > clock_timestamp()\n    returning c.ends into until;",
+			New: "    where c.key = renew.key and c.owner = renew.owner and c.broken is null\n    returning c.ends into until;",
 			Pkg: pkg, Test: "TestStore/ended",
 		},
 		{
@@ -83,13 +89,13 @@ func postgres() []mutant {
 		},
 		{
 			Name: "postgres-renew-without-owner", M: "M02", Why: "a late renewal extends the next holder's claim",
-			File: file, Old: "    where c.key = renew.key and c.owner = renew.owner and c.broken is null\n      and c.ends > clock_timestamp();\n  if not found then\n    select",
-			New: "    where c.key = renew.key and c.broken is null\n      and c.ends > clock_timestamp();\n  if not found then\n    select",
+			File: file, Old: "    where c.key = renew.key and c.owner = renew.owner and c.broken is null\n      and c.ends > clock_timestamp()\n    returning c.ends into until;",
+			New: "    where c.key = renew.key and c.broken is null\n      and c.ends > clock_timestamp()\n    returning c.ends into until;",
 			Pkg: pkg, Test: "TestStore/stale",
 		},
 		{
 			Name: "postgres-fence-repeats", M: "M04a", Why: "the late writer has the same fence as the next holder",
-			File: file, Old: "    update @schema@.key k set fence = greatest(k.fence + 128, micros, attempt.floor)", New: "    update @schema@.key k set fence = greatest(k.fence, micros, attempt.floor)",
+			File: file, Old: "      set fence = greatest(k.fence + 128, micros, attempt.floor), used", New: "      set fence = greatest(k.fence, micros, attempt.floor), used",
 			Pkg: pkg, Test: "TestStore_sweep",
 		},
 		{
@@ -215,6 +221,61 @@ func postgres() []mutant {
 			Name: "postgres-dead-waiter-stays-for-a-jump", Why: "the clock is set back, and a dead waiter blocks the queue for the length of the jump",
 			File: file, Old: "set ends = now + q.ttl from (", New: "set ends = q.ends from (",
 			Pkg: "tests/guarantees", Test: "TestClock_deadWaiter/postgres",
+		},
+		{
+			Name: "postgres-sum-misses-a-grant", Why: "the sum of many claims is too low, and a limit is passed",
+			File: file, Old: "acquire.used > 0 then k.used + acquire.weight end", New: "acquire.used > 0 then k.used end",
+			Pkg: pkg, Test: "TestSQL_manyClaims",
+		},
+		{
+			Name: "postgres-sum-of-a-free-key-stays", Why: "claims on a key that was free are not counted, and a limit is passed",
+			File: file, Old: "micros, attempt.floor), used = null, soon = null\n", New: "micros, attempt.floor)\n",
+			Pkg: pkg, Test: "TestSQL_sumEnds",
+		},
+		{
+			Name: "postgres-sum-keeps-released-weight", Why: "a release without the key frees no capacity for the length of a TTL",
+			File: file, Old: "    insert into @schema@.freed values (release.key, freed, null);\n", New: "    null;\n",
+			Pkg: pkg, Test: "TestSQL_manyClaims",
+		},
+		{
+			Name: "postgres-sum-outlives-its-claims", Why: "a claim that ends sooner than before blocks others until its former end",
+			File: file, Old: "k.soon > until;\n", New: "false;\n",
+			Pkg: pkg, Test: "TestSQL_manyClaims",
+		},
+		{
+			Name: "postgres-reads-the-whole-queue", Why: "every attempt takes as long as the queue",
+			File: file, Old: "limit 17) q;\n    exit when ended is not true;\n    exit when not @schema@.clear_queue(acquire.key, now, 0,", New: ") q;\n    exit when ended is not true;\n    exit when not @schema@.clear_queue(acquire.key, now, 0,",
+			Pkg: pkg, Test: "TestSQL_flat",
+		},
+		{
+			Name: "postgres-free-key-waits-for-its-head", Why: "a key stays free while others wait, until the head of its queue attempts",
+			File: file, Old: "    if @schema@.promote(acquire.key) then", New: "    if false then",
+			Pkg: pkg, Test: "TestAcquire_promotesHead",
+		},
+		{
+			Name: "postgres-owner-by-the-queue", Why: "a plan that was made for an empty table reads the whole queue for the entry of one owner",
+			File: "store/postgres/sql/0003.sql", Old: "(key, number) where number > 0;", New: "(key, number);",
+			Pkg: pkg, Test: "TestSQL_flatPlans",
+		},
+		{
+			Name: "postgres-far-holder-is-refused", Why: "a holder that lost the answer waits, until its claim ends",
+			File: file, Old: "          and not exists (select from @schema@.claim c where c.key = e.key and c.owner = e.owner)\n", New: "",
+			Pkg: pkg, Test: "TestSQL_farAttempts",
+		},
+		{
+			Name: "postgres-far-entry-is-revived", Why: "an entry that had ended keeps its position, before others that were served meanwhile",
+			File: file, Old: "e.number < high and e.ends > now", New: "e.number < high",
+			Pkg: pkg, Test: "TestSQL_farAttempts",
+		},
+		{
+			Name: "postgres-ended-entry-is-revived", Why: "a waiter that lost its position is served before others that kept theirs",
+			File: file, Old: "  if ended then -- the owner has lost its position\n", New: "  if false then\n",
+			Pkg: pkg, Test: "TestSQL_farAttempts",
+		},
+		{
+			Name: "postgres-near-is-far", Why: "a waiter near the head waits as long as one far from it",
+			File: file, Old: "and e.number > low and", New: "and e.number > 0 and",
+			Pkg: pkg, Test: "TestSQL_farAttempts",
 		},
 	}
 }

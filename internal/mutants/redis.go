@@ -11,12 +11,12 @@ func redis() []mutant {
 		},
 		{
 			Name: "redis-renews-a-record-by-the-short-cut", Why: "a renewal that was in flight for long makes a result expire with the lease",
-			File: dir + "common.lua", Old: "(longest + KEEP > memory() or recorded()) and 1", New: "longest + KEEP > memory() and 1",
+			File: dir + "state.lua", Old: "(longest + KEEP > lifetime() or recorded()) and 1", New: "longest + KEEP > lifetime() and 1",
 			Pkg: pkg, Test: "TestStore_virtual/record",
 		},
 		{
-			Name: "redis-forgets-a-fence-too-soon", M: "M04e", Why: "the hash of a busy key is never prolonged, and its fences restart from a clock that was set back",
-			File: dir + "acquire.lua", Old: "fence - fence % 10000000 > last", New: "last == 0",
+			Name: "redis-forgets-a-fence-too-soon", M: "M04e", Why: "the memory of a busy key is never prolonged, and its fences restart from a clock that was set back",
+			File: dir + "acquire.lua", Old: "    'PX', fence > now and 600000 + math.ceil((fence - now) / 1000) or '600000', 'GET')\n", New: "    'KEEPTTL', 'GET')\n",
 			Pkg: pkg, Test: "TestStore_remembers",
 		},
 		{
@@ -26,13 +26,38 @@ func redis() []mutant {
 		},
 		{
 			Name: "redis-joins-for-a-shorter-life", Why: "a queue entry with a long TTL is forgotten when another joins the queue behind it",
-			File: dir + "acquire.lua", Old: "if call('PTTL', KEYS[3]) < 600000 then call('PEXPIRE', KEYS[3], '600000') end", New: "call('PEXPIRE', KEYS[3], '600000')",
+			File: dir + "acquire.lua", Old: "if call('PTTL', set) < 600000 then call('PEXPIRE', set, '600000') end", New: "call('PEXPIRE', set, '600000')",
 			Pkg: pkg, Test: "TestStore_longEntry",
+		},
+		{
+			Name: "redis-joins-unseen", Why: "a release does not see that somebody waits: it hands nothing over and notifies nobody",
+			File: dir + "acquire.lua", Old: "    if mine and not busy then call(", New: "    if false then call(",
+			Pkg: pkg, Test: "TestStore_virtual_value/an_exclusive_waiter",
+		},
+		{
+			Name: "redis-joins-unseen-slowly", Why: "the same, for waiters that the fast path does not know",
+			File: dir + "state.lua", Old: "flagged ~= busy() then", New: "flagged and not busy() then",
+			Pkg: pkg, Test: "TestStore_virtual_value/a_shared_waiter",
+		},
+		{
+			Name: "redis-overtakes-the-queue", Why: "a newcomer takes the key that has expired from the head of the queue",
+			File: dir + "acquire.lua", Old: "string.match(old, '^(%d+)\\n') or -1)", New: "string.match(old, '^(%d+)') or -1)",
+			Pkg: pkg, Test: "TestStore_virtual_expiredHolder",
+		},
+		{
+			Name: "redis-counts-the-lost", M: "M34a", Why: "claims whose memory was lost are taken off the count of the next ones, and a semaphore lets one too many in",
+			File: dir + "common.lua", Old: "  if used + waiting == 0 and call('ZCOUNT', set, '-inf', '+inf') > 0 or\n    used", New: "  if used",
+			Pkg: pkg, Test: "TestStore_virtual_lostMemory",
+		},
+		{
+			Name: "redis-trusts-any-floor", M: "M04e", Why: "the first grant of a forgotten name does not look at the floor, and its fences go back with the clock",
+			File: dir + "acquire.lua", Old: "#text == 16 and now - text >= 0 and", New: "#text == 16 and",
+			Pkg: pkg, Test: "TestFences_built",
 		},
 		{
 			Name: "redis-marks-by-the-clock", Why: "two servers that forgot at the same time are taken for one, and a majority refuses them for ever",
 			File: dir + "acquire.lua", Old: "  if not mark then return 'm' end\n",
-			New: "  if not mark then\n    mark = redis.sha1hex(ARGV[1] .. clock) .. ' ' .. clock\n    call('SET', KEYS[4], mark)\n  end\n",
+			New: "  if not mark then\n    mark = redis.sha1hex(ARGV[1] .. clock) .. ' ' .. clock\n    call('SET', ARGV[6], mark)\n  end\n",
 			Pkg: pkg, Test: "TestStore_virtual_forgot",
 		},
 		{
@@ -94,6 +119,16 @@ func redis() []mutant {
 			Name: "redis-dead-waiter-stays-for-a-jump", Why: "the clock is set back, and a dead waiter blocks the queue for the length of the jump",
 			File: dir + "common.lua", Old: "not exclusive() then shorten() end", New: "not exclusive() then shorten = shorten end",
 			Pkg: "tests/guarantees", Test: "TestClock_deadWaiter/redis",
+		},
+		{
+			Name: "batcher-uses-an-idle-connection", Why: "a server closes a connection that is idle, and the first call after a pause fails with an unknown outcome",
+			File: "store/redis/rueidisstore/solo.go", Old: "	case now.Sub(s.used) > soloIdle:\n", New: "	case false:\n",
+			Pkg: "store/redis/rueidisstore", Test: "TestBatcher_solo",
+		},
+		{
+			Name: "batcher-keeps-a-broken-connection", Why: "after one broken connection every call of one goroutine fails",
+			File: "store/redis/rueidisstore/solo.go", Old: "	b.solo.taken, b.solo.used = false, time.Now()\n	if b.closed || res.NonRedisError() != nil {\n", New: "	b.solo.taken, b.solo.used = false, time.Now()\n	if b.closed && res.NonRedisError() != nil {\n",
+			Pkg: "store/redis/rueidisstore", Test: "TestBatcher_solo_cut",
 		},
 		{
 			Name: "batcher-closes-for-one", Why: "a store that is closed while calls are held back never ends",

@@ -7,7 +7,7 @@ func redisOwner() []mutant {
 	return []mutant{
 		{
 			Name: "redis-release-without-owner", M: "M01", Why: "a late release frees the next holder's key",
-			File: lua + "release.lua", Old: "local mine, known = call('GET', KEYS[1]) == ARGV[1], nil\n", New: "local mine, known = call('GET', KEYS[1]) ~= false, nil\n",
+			File: lua + "release.lua", Old: "if value == ARGV[1] then\n", New: "if value then\n",
 			Pkg: pkg, Test: "TestStore_virtual_stale",
 		},
 		{
@@ -22,8 +22,8 @@ func redisOwner() []mutant {
 		},
 		{
 			Name: "redis-takes-any-holder-for-the-owner", M: "M02", Why: "the same, on the slow path, and any caller is granted a key that another holds",
-			File: lua + "common.lua", Old: "  if held == owner then\n    local c = latest == owner and parse(owner, call('HGET', hash, 'claim'))\n",
-			New: "  if held then\n    local c = parse(owner, call('HGET', hash, 'claim'))\n",
+			File: lua + "common.lua", Old: "  if held == owner then\n    local c = latest == owner and lastClaim()\n",
+			New: "  if held then\n    local c = lastClaim()\n    c.owner = owner\n",
 			Pkg: pkg, Test: "TestStore_virtual/stale",
 		},
 		{
@@ -53,7 +53,7 @@ func redisOwner() []mutant {
 		},
 		{
 			Name: "redis-counts-without-the-clock", M: "M04d", Why: "a server that has forgotten everything starts its fences again",
-			File: lua + "acquire.lua", Old: "local fence, number, floor = now, clock, 0\n", New: "local fence, number, floor = 0, '0', 0\n",
+			File: lua + "acquire.lua", Old: "local fence, number = now, clock\n", New: "local fence, number = 0, '0'\n",
 			Pkg: pkg, Test: "TestStore_virtual_fences/forgotten",
 		},
 		{

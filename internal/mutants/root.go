@@ -10,6 +10,11 @@ func root() []mutant {
 			Test: "TestLocker_Lock_lateAnswer",
 		},
 		{
+			Name: "call-without-a-limit", Why: "a call under a context that can be cancelled has no limit of its own, and a store that hangs is awaited for ever",
+			File: "internal/queue/limit.go", Old: "context.WithDeadline(c.Context, c.ends)", New: "context.WithCancel(c.Context)",
+			Pkg: "internal/queue", Test: "TestLazyLimit",
+		},
+		{
 			Name: "outer-lease-not-checked", M: "M12", Why: "after a pause, the context of several leases is still valid although an outer lease is lost",
 			File: "context.go", Old: "		_ = outer.Err()\n", New: "",
 			Test: "TestLease_Context_nested",
@@ -56,8 +61,13 @@ func root() []mutant {
 		},
 		{
 			Name: "released-is-lost", Why: "a release whose answer was lost is repeated, and the second answer is taken for a loss",
-			File: "internal/queue/end.go", Old: "		unsure = unsure || Unknown(err)\n", New: "",
+			File: "internal/queue/end.go", Old: "(l.tried || unsure != nil):", New: "l.tried:",
 			Test: "TestLease_Unlock_repeats",
+		},
+		{
+			Name: "release-that-may-have-been-made", Why: "the lock is free, and the error says that nothing was changed",
+			File: "internal/queue/end.go", Old: "			pause.Stop()\n			return cmp.Or(unsure, err)\n", New: "			pause.Stop()\n			return err\n",
+			Test: "TestLease_Unlock_repeats_unknown",
 		},
 		{
 			Name: "release-bounded-by-maxhold", Why: "an Unlock shortly before MaxHold has no time to be answered",
@@ -66,7 +76,7 @@ func root() []mutant {
 		},
 		{
 			Name: "release-error-returned", Why: "a job that was done is reported as if the store had kept it from running, and is done again",
-			File: "do.go", Old: "errors.Is(lost, ErrLost) && !errors.Is(err, lost)", New: "lost != nil && !errors.Is(err, lost)",
+			File: "do.go", Old: "	case errors.Is(lost, ErrLost):\n", New: "	case lost != nil:\n",
 			Test: "TestDo",
 		},
 		{
@@ -98,6 +108,11 @@ func root() []mutant {
 			Name: "far-waiters-attempt-often", Why: "with n waiting processes, each grant costs the store n attempts",
 			File: "internal/queue/entry.go", Old: "	if e.far(w, res) {\n", New: "	if e.far(w, res) && res.Ahead < 0 {\n",
 			Test: "TestLocker_Lock_farFromTheHead",
+		},
+		{
+			Name: "far-waiters-attempt-alone", Why: "a store that batches attempts gets them one at a time, and thousands of waiters fill it",
+			File: "internal/queue/entry.go", Old: "			pause += toBeat(pause)\n", New: "			pause += toBeat(pause) * 0\n",
+			Test: "TestLocker_Lock_farTogether",
 		},
 		{
 			Name: "foreign-release-waited-for", Why: "next to SET NX clients, whose release wakes nobody, a waiter starves",
@@ -239,12 +254,12 @@ func root() []mutant {
 		},
 		{
 			Name: "not-held-is-a-clean-release", Why: "work that overlapped with another holder is reported as done",
-			File: "internal/queue/end.go", Old: " && unsure:", New: ":",
+			File: "internal/queue/end.go", Old: " && (l.tried || unsure != nil):", New: ":",
 			Test: "TestLease_lost_inTheStore",
 		},
 		{
 			Name: "lost-run-returns-nil", Why: "a job that lost its lock is reported as done",
-			File: "do.go", Old: "		return errors.Join(err, lost)\n", New: "		return err\n",
+			File: "do.go", Old: "	return errors.Join(err, lost)\n", New: "	return err\n",
 			Test: "TestDo",
 		},
 		{
@@ -328,6 +343,11 @@ func root() []mutant {
 			Name: "work-begins-after-close", Why: "a function runs without a lock: Close has released the lock",
 			File: "internal/queue/lease.go", Old: "	if m.closed {\n		return false\n	}\n	l.working = true\n", New: "	l.working = true\n",
 			Test: "TestLocker_Close_beforeTheFunction",
+		},
+		{
+			Name: "do-hides-a-release-under-it", Why: "Do reports success although another holder may have come in while its function ran",
+			File: "internal/queue/manager.go", Old: "				t.lease.taken = t.lease.working\n", New: "",
+			Test: "TestDo/Do_released_under_f",
 		},
 		{
 			Name: "ensured-although-it-ends", Why: "a step begins that MaxHold cuts off",

@@ -8,12 +8,12 @@ func sqlite() []mutant {
 		{
 			Name: "sqlite-boot-frees-a-file-in-use", Why: "a container with its own boot_id frees the claims of live holders",
 			File: dir + "base.go", Old: "		if err = b.reboot(s); err == nil {\n			err = b.setup(s)\n		}\n",
-			New: "		_ = b.exec(\"update key set ends = 0, state = null where key <> x''\")\n		_ = b.stamp(s)\n		err = b.setup(s)\n",
+			New: "		_ = b.exec(\"update key set ends = 0, state = null where key <> x''; delete from entry\")\n		_ = b.stamp(s)\n		err = b.setup(s)\n",
 			Pkg: pkg, Test: "TestOpen_boot_of_a_container",
 		},
 		{
 			Name: "sqlite-remote-cuts-the-TTL", Why: "after a reboot a claim of a remote holder ends while its holder trusts it",
-			File: dir + "remote.go", Old: "		c.live(now, life)\n", New: "		c.live(now, life/2)\n",
+			File: dir + "remote.go", Old: "	c.live(now, life)\n", New: "	c.live(now, life/2)\n",
 			Pkg: pkg, Test: "TestStore_remote_reboot",
 		},
 		{
@@ -23,13 +23,38 @@ func sqlite() []mutant {
 		},
 		{
 			Name: "sqlite-remote-revives", Why: "a claim that had ended is renewed after a reboot",
-			File: dir + "remote.go", Old: "		k.expire(last)\n", New: "",
+			File: dir + "remote.go", Old: "if c.ends <= last {", New: "if c.ends < 0 {",
 			Pkg: pkg, Test: "TestStore_remote_reboot",
 		},
 		{
 			Name: "sqlite-remote-normal", Why: "a power failure forgets the claim of a holder that lives",
 			File: dir + "base.go", Old: "	if b.remote {\n		if err := b.exec(\"pragma synchronous = full\")", New: "	if false {\n		if err := b.exec(\"pragma synchronous = full\")",
 			Pkg: pkg, Test: "TestStore_remote_reboot",
+		},
+		{
+			Name: "sqlite-reboot-keeps-entries", Why: "after a reboot a waiter of the earlier boot blocks a key, or is granted it",
+			File: dir + "boot.go", Old: "x''; delete from entry\")", New: "x''\")",
+			Pkg: pkg, Test: "TestStore_reboot_entries",
+		},
+		{
+			Name: "sqlite-ended-claims-count", Why: "the weight of a claim that has ended is never free again",
+			File: dir + "key.go", Old: "	return k.t.save(k)\n", New: "	return nil\n",
+			Pkg: pkg, Test: "TestStore_expired_entries",
+		},
+		{
+			Name: "sqlite-weight-of-others", Why: "more shared holders than the limit allows hold a key",
+			File: dir + "entry.go", Old: "r.used+n*c.weight", New: "r.used",
+			Pkg: pkg, Test: "TestStore_virtual/many_slots",
+		},
+		{
+			Name: "sqlite-sweep-leaves-entries", Why: "the file grows with each key that had a queue",
+			File: dir + "base.go", Old: "begin delete from entry where key = old.key; end", New: "begin select 1; end",
+			Pkg: pkg, Test: "TestStore_swept_entries",
+		},
+		{
+			Name: "sqlite-queue-is-scanned", Why: "an attempt costs as much as the queue is long",
+			File: dir + "base.go", Old: "on entry (key, waiting, ends)", New: "on entry (key, ends)",
+			Pkg: pkg, Test: "TestStore_plans",
 		},
 		{
 			Name: "sqlite-busy-by-nobody", Why: "the error does not say which process keeps the file locked",

@@ -23,12 +23,16 @@ const (
 	Replicated
 	Redlock
 	Postgres
+	MariaDB
 	Advisory
+	Etcd
+	Remote
 )
 
 // Names are the heads of the columns, in order.
 var Names = []string{
-	"memory", "SQLite", "Redis", "Redis with replicas", "Redlock", "PostgreSQL", "advisory locks",
+	"memory", "SQLite", "Redis", "Redis with replicas", "Redlock", "PostgreSQL", "MariaDB", "advisory locks",
+	"etcd", "lock server",
 }
 
 func (s Store) String() string { return Names[s] }

@@ -34,8 +34,14 @@ func Guarantees() (string, error) {
 }
 
 // README renders the table of promises for README.md. It leaves out the memory store, because
-// readers of README.md look for a store that processes can share.
-func README() string { return grid(Promises, stores()[SQLite:]) }
+// readers of README.md look for a store that processes can share, advisory locks and MariaDB, which
+// have pages of their own, and the lock server, which has the promises of its store: a page shows
+// seven columns.
+func README() string {
+	return grid(Promises, slices.DeleteFunc(stores(), func(s Store) bool {
+		return s == Memory || s == Advisory || s == MariaDB || s == Remote
+	}))
+}
 
 func stores() []Store {
 	all := make([]Store, len(Names))

@@ -2,7 +2,7 @@ package promise
 
 // Sections are the columns of the fault matrix.
 func Sections() []Section {
-	return []Section{memory(), sqlite(), redis(), replicated(), redlock(), postgres(), advisory()}
+	return []Section{memory(), sqlite(), redis(), replicated(), redlock(), postgres(), mariadb(), advisory(), etcd(), remote()}
 }
 
 // wrongClock are the tests of a client whose clock is wrong. Requests to a store carry durations,

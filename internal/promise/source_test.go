@@ -164,13 +164,14 @@ func text(e ast.Expr) []string {
 }
 
 // called are the names of the stores in tests, in the order of the constants.
-var called = []string{"memory", "sqlite", "redis", "replicated", "redlock", "postgres", "advisory"}
+var called = []string{"memory", "sqlite", "redis", "replicated", "redlock", "postgres", "mariadb", "advisory", "etcd", "remote"}
 
 // homes are folders with tests of certain stores.
 var homes = map[string][]Store{
 	"store/mem/": {Memory}, "store/sqlite/": {SQLite}, "store/redis/": {Redis, Replicated},
 	"store/quorum/":   {Redlock},
-	"store/postgres/": {Postgres}, "store/pgadvisory/": {Advisory},
+	"store/postgres/": {Postgres}, "store/mysql/": {MariaDB}, "store/pgadvisory/": {Advisory}, "store/etcd/": {Etcd},
+	"store/remote/": {Remote}, "server/": {Remote},
 }
 
 // about returns the store of a subtest, which is the first word of its name.

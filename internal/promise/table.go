@@ -131,6 +131,24 @@ var fencesRise = Promise{
 				Tests:  []Test{"tests/guarantees/failover_test.go:TestFailover_behind/postgres"},
 			},
 		},
+		MariaDB: {
+			{
+				Answer: Yes,
+				What:   "over restarts and crashes",
+				Tests: []Test{
+					"tests/guarantees/order_test.go:TestOrder/mariadb 8 restarts; 100 in long runs",
+					"tests/guarantees/clock_test.go:TestClock_back/mariadb",
+					"tests/guarantees/clock_test.go:TestClock_corrected/mariadb",
+					"store/mysql/sweep_test.go:TestSweep",
+				},
+			},
+			{
+				Answer: No,
+				When:   "if the new primary's clock is behind",
+				What:   "the new primary does not know the last grant, and issues old fences again",
+				Tests:  []Test{"store/mysql/failover_test.go:TestStore_failover_behind"},
+			},
+		},
 		Advisory: {
 			{
 				Answer: Yes,
@@ -146,6 +164,30 @@ var fencesRise = Promise{
 				When:   "over a failover to a standby that is behind",
 				What:   "the standby issues old fences again",
 				Tests:  []Test{"tests/guarantees/failover_test.go:TestFailover_advisory"},
+			},
+		},
+		Etcd: {
+			{
+				Answer: Yes,
+				What:   "a fence is 128 times the revision of the grant",
+				Tests:  append(etcdRules(`rule "fence"`), append(etcdHistory, etcdCluster...)...),
+			},
+			{
+				Answer: No,
+				When:   "if the cluster is restored from a backup or replaced by an empty one",
+				What:   "revisions start again from a lower number",
+				Tests:  []Test{"store/etcd/trouble_test.go:TestStore_replaced"},
+			},
+		},
+		Remote: {
+			{
+				Answer: Yes,
+				What:   "they are those of the server's store, also over kills of the server",
+				Tests: []Test{
+					"tests/guarantees/order_test.go:TestOrder/remote 8 kills; 100 in long runs",
+					"tests/guarantees/history_test.go:TestHistory/remote",
+					"store/remote/remote_test.go:TestStore",
+				},
 			},
 		},
 	},
@@ -207,6 +249,16 @@ var clients = Promise{
 				},
 			},
 		},
+		MariaDB: {
+			{
+				Answer: Yes,
+				Tests: []Test{
+					"tests/guarantees/link_test.go:TestCutOff/mariadb",
+					"tests/guarantees/pause_test.go:TestPause_holder/mariadb",
+					"tests/guarantees/history_test.go:TestHistory/mariadb",
+				},
+			},
+		},
 		Advisory: {
 			{
 				Answer: Yes,
@@ -224,6 +276,23 @@ var clients = Promise{
 				What: "the lock is free at once. A holder that does not see the close trusts " +
 					"its lease until a renewal fails or the trust ends",
 				Tests: []Test{"tests/guarantees/link_test.go:TestCutOff_ended/advisory"},
+			},
+		},
+		Etcd: {
+			{
+				Answer: Yes,
+				Tests:  append(etcdHistory, "store/etcd/trouble_test.go:TestStore_cut_off"),
+			},
+		},
+		Remote: {
+			{
+				Answer: Yes,
+				What:   "trust counts from before the request to the server",
+				Tests: []Test{
+					"tests/guarantees/link_test.go:TestCutOff/remote",
+					"tests/guarantees/pause_test.go:TestPause_holder/remote",
+					"tests/guarantees/history_test.go:TestHistory/remote",
+				},
 			},
 		},
 	},

@@ -60,6 +60,13 @@ var clockForward = Promise{
 				Tests:  []Test{"tests/guarantees/clock_test.go:TestClock_forward/postgres"},
 			},
 		},
+		MariaDB: {
+			{
+				Answer: No,
+				What:   "the claim expires early, and another process gets the lock; fences rise",
+				Tests:  []Test{"tests/guarantees/clock_test.go:TestClock_forward/mariadb"},
+			},
+		},
 		Advisory: {
 			{
 				Answer: No,
@@ -68,6 +75,8 @@ var clockForward = Promise{
 				Tests: []Test{"tests/guarantees/clock_test.go:TestClock_forward/advisory"},
 			},
 		},
+		Etcd:   n(etcdClock),
+		Remote: n("as on the server's store"),
 	},
 }
 
@@ -102,7 +111,10 @@ var clockBack = Promise{
 		Replicated: later("replicated"),
 		Redlock:    later("redlock"),
 		Postgres:   later("postgres"),
+		MariaDB:    later("mariadb"),
 		Advisory:   later("advisory"),
+		Etcd:       n(etcdClock),
+		Remote:     n("as on the server's store"),
 	},
 }
 
@@ -144,6 +156,17 @@ var hostAsleep = Promise{
 		Replicated: paused("tests/guarantees/clock_test.go:TestClock_forward/replicated"),
 		Redlock:    paused("tests/guarantees/clock_test.go:TestClock_node/bare_majority"),
 		Postgres:   paused("tests/guarantees/clock_test.go:TestClock_forward/postgres"),
+		MariaDB:    paused("tests/guarantees/clock_test.go:TestClock_forward/mariadb"),
 		Advisory:   paused("tests/guarantees/clock_test.go:TestClock_forward/advisory"),
+		Etcd: {
+			{Yes, "if its operating system suspends it", "", asleep},
+			{
+				Answer: No,
+				When:   "if its hypervisor pauses it",
+				What:   "its clocks stand still while the lease ends by the clock of the leader",
+				Tests:  etcdRules(`rule "expiry"`),
+			},
+		},
+		Remote: n("as on the server's store"),
 	},
 }

@@ -96,6 +96,21 @@ var crash = Promise{
 				},
 			},
 		},
+		MariaDB: {
+			{
+				Answer: Yes,
+				What:   "held locks survive",
+				Tests:  []Test{"store/mysql/trouble_test.go:TestStore_server"},
+			},
+			{
+				Answer: No,
+				When:   "with `innodb_flush_log_at_trx_commit` other than 1, after a power loss",
+				What:   "the server answers before the data is on its disk",
+				Tests: []Test{
+					"tests/guarantees/restart_test.go:TestRestart/mariadb,_log_not_flushed",
+				},
+			},
+		},
 		Advisory: {
 			{
 				Answer: No,
@@ -105,6 +120,23 @@ var crash = Promise{
 					"tests/guarantees/restart_test.go:TestRestart_advisory",
 					"store/pgadvisory/fault_test.go:TestStore_restart",
 					"store/pgadvisory/fault_test.go:TestStore_backend_ended",
+				},
+			},
+		},
+		Etcd: {
+			{
+				Answer: Yes,
+				What:   "a member writes a grant to its disk before it counts",
+				Tests:  append([]Test{"store/etcd/trouble_test.go:TestStore_restart"}, etcdCluster...),
+			},
+		},
+		Remote: {
+			{
+				Answer: Yes,
+				What:   "the server keeps no claims. A crash of its store is that of the store's column",
+				Tests: []Test{
+					"tests/guarantees/restart_test.go:TestRestart/remote",
+					"tests/guarantees/lockserver_test.go:TestLockServer_killed 1,000 locks are held",
 				},
 			},
 		},
@@ -163,6 +195,13 @@ var failover = Promise{
 				Tests:  []Test{"tests/guarantees/failover_test.go:TestFailover_cancelled"},
 			},
 		},
+		MariaDB: {
+			{
+				Answer: No,
+				What:   "a replica that has not received the claim grants the lock again",
+				Tests:  []Test{"store/mysql/failover_test.go:TestStore_failover"},
+			},
+		},
 		Advisory: {
 			{
 				Answer: No,
@@ -171,6 +210,14 @@ var failover = Promise{
 				Tests: []Test{"tests/guarantees/failover_test.go:TestFailover_advisory"},
 			},
 		},
+		Etcd: {
+			{
+				Answer: Yes,
+				What:   "a new leader has every grant, and gives every lease its whole TTL again",
+				Tests:  etcdCluster,
+			},
+		},
+		Remote: n("as on the server's store"),
 	},
 }
 
@@ -221,12 +268,39 @@ var serverLost = Promise{
 				Tests:  []Test{"store/postgres/trouble_test.go:TestStore_standby"},
 			},
 		},
+		MariaDB: {
+			{
+				Answer: Yes,
+				When:   "after the failover",
+				What:   "the address of the URL must lead to the new primary",
+				Tests:  []Test{"store/mysql/failover_test.go:TestStore_failover"},
+			},
+		},
 		Advisory: {
 			{
 				Answer: Yes,
 				When:   "after the failover",
 				What:   "a URL may name several hosts",
 				Tests:  []Test{"store/pgadvisory/fault_test.go:TestStore_failover"},
+			},
+		},
+		Etcd: {
+			{Yes, "if a minority of the members is lost", "", etcdCluster},
+			{
+				Answer: No,
+				When:   "if a majority of the members is lost",
+				Tests:  []Test{"store/etcd/cluster_test.go:TestCluster_minority"},
+			},
+		},
+		Remote: {
+			{
+				Answer: Yes,
+				When:   "with another server on the same store",
+				What:   "a URL may name several servers",
+				Tests: []Test{
+					"tests/guarantees/restart_test.go:TestRestart/remote,_one_of_two",
+					"store/remote/servers_test.go:TestStore_next_server",
+				},
 			},
 		},
 	},

@@ -3,10 +3,12 @@
 package protocol
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"sync"
 	"time"
@@ -21,7 +23,9 @@ const (
 	RedisTLS    Protocol = "Redis over TLS" // only wanted: the one found is TLS
 	Postgres    Protocol = "PostgreSQL"
 	PostgresTLS Protocol = "PostgreSQL with TLS" // plain connections may work too
+	MySQL       Protocol = "MySQL"               // with or without TLS; also MariaDB
 	TLS         Protocol = "TLS"                 // from the first byte, with any protocol inside
+	LockServer  Protocol = "HTTP of a lock server"
 	Unknown     Protocol = ""
 )
 
@@ -56,8 +60,12 @@ func (e *Error) Error() string {
 		return e.Addr + " speaks Redis without TLS: try redis:// in place of rediss://"
 	case e.Found == Postgres, e.Found == PostgresTLS:
 		return not + ": try postgres://" + e.Addr
+	case e.Found == MySQL:
+		return not + ": try mysql://" + e.Addr
 	case e.Found == Redis:
 		return not + ": try redis://" + e.Addr
+	case e.Found == LockServer:
+		return e.Addr + " is a lock server: try http://" + e.Addr
 	case e.Found == TLS:
 		return not + ": try rediss://" + e.Addr
 	}
@@ -124,7 +132,7 @@ func At(ctx context.Context, addr string) Protocol {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer cancel()
-	answers := make(chan Protocol, 2)
+	answers := make(chan Protocol, 3)
 	wg.Go(func() { answers <- probe(ctx, addr, startTLS) })
 	select {
 	case p := <-answers:
@@ -133,13 +141,22 @@ func At(ctx context.Context, addr string) Protocol {
 	}
 	// A second connection: Redis waits for ever after the zeros of the first probe.
 	wg.Go(func() { answers <- probe(ctx, addr, "PING\r\n") })
-	if p := <-answers; p != Unknown {
-		return p
+	left := 2
+	for last := time.After(silence); left > 0; {
+		select {
+		case p := <-answers:
+			if left--; p != Unknown {
+				return p
+			}
+		case <-last: // a lock server waits for the rest of a request
+			wg.Go(func() { answers <- lockServer(ctx, addr) })
+			left++
+		}
 	}
-	return <-answers
+	return Unknown
 }
 
-// probe sends a message to a server, and identifies it by the first byte of its answer.
+// probe sends a message to a server, and identifies it by its first bytes.
 func probe(ctx context.Context, addr, message string) Protocol {
 	c, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
 	if err != nil {
@@ -147,23 +164,48 @@ func probe(ctx context.Context, addr, message string) Protocol {
 	}
 	defer func() { _ = c.Close() }()
 	defer context.AfterFunc(ctx, func() { _ = c.Close() })()
-	var first [1]byte
-	if _, err = c.Write([]byte(message)); err == nil {
-		_, err = c.Read(first[:])
+	var first [8]byte
+	n := 0
+	if _, err := c.Write([]byte(message)); err == nil {
+		n, _ = c.Read(first[:])
 	}
 	switch {
-	case err == nil:
-		return begins(first[0])
+	case n > 0:
+		return begins(first[:n])
 	case ctx.Err() == nil && speaksTLS(ctx, addr): // it closed the connection
 		return TLS
 	}
 	return Unknown
 }
 
-// begins identifies a protocol by the first byte of an answer. HTTP is left out: some networks
-// answer with HTTP for a host that cannot be reached.
-func begins(b byte) Protocol {
-	switch b {
+// lockServer sends a request of HTTP, and identifies a lock server by the identity of its store,
+// which is in each of its answers. The request has no header Host, which Redis would log as an
+// attack. Package net/http would be large in a program that needs it for nothing else.
+func lockServer(ctx context.Context, addr string) Protocol {
+	c, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return Unknown
+	}
+	defer func() { _ = c.Close() }()
+	defer context.AfterFunc(ctx, func() { _ = c.Close() })()
+	if _, err := c.Write([]byte("GET /livez HTTP/1.0\r\n\r\n")); err != nil {
+		return Unknown
+	}
+	answer, _ := io.ReadAll(io.LimitReader(c, 4<<10)) // a part is enough
+	if !bytes.HasPrefix(answer, []byte("HTTP/")) || !bytes.Contains(answer, []byte("\r\nDistlock-Store: ")) {
+		return Unknown
+	}
+	return LockServer
+}
+
+// begins identifies a protocol by the first bytes of a server. Other HTTP is left out: some
+// networks answer with HTTP for a host that cannot be reached.
+func begins(b []byte) Protocol {
+	// MySQL sends first: the length of its greeting, which may be any letter, number 0, version 10.
+	if len(b) > 4 && b[3] == 0 && b[4] == 10 {
+		return MySQL
+	}
+	switch b[0] {
 	case 'S':
 		return PostgresTLS
 	case 'N':

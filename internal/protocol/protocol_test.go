@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -36,6 +37,36 @@ func TestConnect_unknown(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// The length of a greeting of MySQL may be the letter with which another server answers.
+func TestAt_greeting(t *testing.T) {
+	t.Parallel()
+	for _, length := range "SN+-\x15j" {
+		addr := listen(t, func(c net.Conn) { _, _ = c.Write([]byte(string(length) + "\x00\x00\x00\x0a11.4.2-MariaDB\x00")) })
+		if found := protocol.At(t.Context(), addr); found != protocol.MySQL {
+			t.Errorf("length %q: it speaks %q", length, found)
+		}
+	}
+}
+
+// A lock server is recognized by its header, and no other server that speaks HTTP is named.
+func TestAt_lockServer(t *testing.T) {
+	t.Parallel()
+	for header, want := range map[string]protocol.Protocol{"Distlock-Store: 1f0c8a52b7e94d10\r\n": protocol.LockServer, "": protocol.Unknown} {
+		addr := listen(t, func(c net.Conn) {
+			go func() { // as the server does, it waits for the rest of a request that is no HTTP
+				line := make([]byte, 100)
+				if n, err := c.Read(line); err == nil && strings.HasPrefix(string(line[:n]), "GET ") {
+					_, _ = c.Write([]byte("HTTP/1.0 200 OK\r\n" + header + "\r\n"))
+					_ = c.Close()
+				}
+			}()
+		})
+		if found := protocol.At(t.Context(), addr); found != want {
+			t.Errorf("%q: it speaks %q, want %q", header, found, want)
+		}
 	}
 }
 

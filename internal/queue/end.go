@@ -128,10 +128,12 @@ func (l *Lease) Record(ctx context.Context, ttl time.Duration, value []byte) err
 }
 
 // keep sends the last renewal, again and again while trust lasts. It is sent although ctx has ended
-// or the Manager was closed, but then not for longer than a release would be.
+// or the Manager was closed, but then not for longer than a release would be. If an attempt may
+// have taken effect, its error is the answer, whatever later attempts say.
 func (l *Lease) keep(ctx context.Context, r driver.Renewal, until time.Duration) error {
 	m, ttl := l.t.m, l.call.Terms.TTL
 	began := m.clock.Now()
+	var unsure error // of the last attempt that may have taken effect
 	for {
 		call, cancel := context.WithTimeout(context.WithoutCancel(ctx), min(CallLimit, ttl/4, until-m.clock.Now()))
 		_, err := m.store.Renew(call, r)
@@ -139,14 +141,17 @@ func (l *Lease) keep(ctx context.Context, r driver.Renewal, until time.Duration)
 		if err == nil || errors.Is(err, driver.ErrNotHeld) || errors.Is(err, driver.ErrInvalid) {
 			return err
 		}
+		if Unknown(err) {
+			unsure = err
+		}
 		now := m.clock.Now()
 		pause := min(backoff.Jitter(min(ttl/20, time.Second)), until-now) // short: a ctx that has ended is seen after it
 		if pause <= 0 || (ctx.Err() != nil || m.running.Err() != nil) && now-began > CallLimit {
-			return err
+			return cmp.Or(unsure, err)
 		}
 		time.Sleep(pause)
 		if m.clock.Now() >= until {
-			return err
+			return cmp.Or(unsure, err)
 		}
 	}
 }
@@ -228,23 +233,27 @@ const (
 // A claim that is gone after an attempt that failed was ended by that attempt, or lost: the store
 // does not know which, and a majority may have ended a part of it. It counts as released: the lease
 // was trusted when the caller had finished, and a loss after that is of no concern.
+//
+// If an attempt may have ended the claim, its error is the answer, whatever later attempts say.
 func (l *Lease) endClaim(ctx context.Context) error {
-	unsure := l.tried
+	var unsure error // of the last attempt that may have ended the claim
 	for n := 1; ; n++ {
 		err := l.endClaimOnce(ctx)
 		switch {
-		case errors.Is(err, driver.ErrNotHeld) && unsure:
+		case errors.Is(err, driver.ErrNotHeld) && (l.tried || unsure != nil):
 			return nil
 		case err == nil, errors.Is(err, driver.ErrNotHeld), errors.Is(err, driver.ErrInvalid), errors.Is(err, errors.ErrUnsupported):
 			return err
 		}
-		unsure = unsure || Unknown(err)
+		if Unknown(err) {
+			unsure = err
+		}
 		pause := time.NewTimer(backoff.Pause(n, minReleasePause, maxReleasePause))
 		select {
 		case <-pause.C:
 		case <-ctx.Done():
 			pause.Stop()
-			return err
+			return cmp.Or(unsure, err)
 		}
 	}
 }

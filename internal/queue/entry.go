@@ -20,6 +20,7 @@ type entry struct {
 	seen     uint64             // the last call that had come when the last attempt was made
 	failures int                // attempts since the store last answered one
 	doubt    bool               // one of them may have taken effect
+	together bool               // the store batches attempts
 
 	// What is known since the attempt that the store last refused; before that, since the first one.
 	begun bool
@@ -33,7 +34,7 @@ type entry struct {
 const maxQueueTTL = 30 * time.Second
 
 func (m *Manager) newEntry(c *Call) *entry {
-	e := &entry{call: c, request: c.Request}
+	e := &entry{call: c, request: c.Request, together: m.features.Batch}
 	e.request.Owner = NewOwner()
 	if m.features.Queue {
 		// Two attempts may fail before the entry is lost. A waiter that dies holds up those behind
@@ -188,7 +189,11 @@ func (e *entry) pause(w *Waiter, res driver.Result, now time.Duration) time.Dura
 		w.next = now + e.interval(w, res.Blocker)
 	}
 	if e.far(w, res) {
-		return e.request.QueueTTL/4 + backoff.Jitter(e.request.QueueTTL/4)
+		pause := e.request.QueueTTL/4 + backoff.Jitter(e.request.QueueTTL/4)
+		if e.together {
+			pause += toBeat(pause)
+		}
+		return pause
 	}
 	pause := w.next - now
 	if e.request.QueueTTL > 0 {
@@ -209,6 +214,17 @@ const near = 16
 // attempt may fail before the entry is lost.
 func (e *entry) far(w *Waiter, res driver.Result) bool {
 	return e.request.QueueTTL > 0 && e.wake != nil && res.Ahead > near && !w.call.Paced
+}
+
+// beat is the time between the beats on which the far waiters of this process attempt, if the store
+// batches their attempts. Processes have different beats.
+const beat = 20 * time.Millisecond
+
+var offBeat = backoff.Jitter(2 * beat)
+
+// toBeat returns the time from the end of a pause to the next beat.
+func toBeat(pause time.Duration) time.Duration {
+	return beat - time.Duration(time.Now().Add(pause+offBeat).UnixNano())%beat
 }
 
 // interval returns the time between the attempts of w.

@@ -34,6 +34,7 @@ type Lease struct {
 	tried    bool // a release was sent and not answered
 	unused   bool // no work was done under the lease: its shortest hold does not count
 	working  bool // a function works under the lease, and has not ended it: Close waits for it
+	taken    bool // ReleaseAll ended the lease while a function worked under it
 }
 
 // A state is how far the end of a lease is.
@@ -157,6 +158,14 @@ func (l *Lease) BeginWork() bool {
 	l.working = true
 	m.working++
 	return true
+}
+
+// Taken reports whether ReleaseAll ended the lease while a function worked under it: the function
+// may have worked without the lock.
+func (l *Lease) Taken() bool {
+	l.t.m.mu.Lock()
+	defer l.t.m.mu.Unlock()
+	return l.taken
 }
 
 // endWorkLocked ends what BeginWork began.

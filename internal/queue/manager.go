@@ -147,6 +147,7 @@ func (m *Manager) ReleaseAll(ctx context.Context) error {
 	for _, k := range m.keys {
 		for _, t := range k.tenures {
 			if t.lease != nil {
+				t.lease.taken = t.lease.working
 				leases = append(leases, t.lease)
 			}
 		}

@@ -71,7 +71,8 @@ type sharedLimit struct {
 // Call returns a context for one call of the store. It ends with ctx, and after limit.
 func (m *Manager) Call(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
 	if limit < CallLimit || ctx.Done() != nil {
-		return context.WithTimeout(ctx, limit)
+		c := newLazyLimit(ctx, limit)
+		return c, c.end
 	}
 	return m.lastCall(ctx, limit, new(limited))
 }

@@ -18,11 +18,11 @@
 //
 // # Servers
 //
-// [Redis], [RedisCluster], [Sentinel], [Postgres], [PgBouncer] and [Etcd] return when the server
-// answers. If a server does not start, the test fails and logs the end of the server's log. A test
-// that fails later logs the end too. A test that needs only a plain server passes [Shared]. It gets
-// the one server of the package, or the server that DISTLOCK_TEST_REDIS or DISTLOCK_TEST_POSTGRES
-// names.
+// [Redis], [RedisCluster], [Sentinel], [Postgres], [PgBouncer], [MariaDB] and [Etcd] return when
+// the server answers. If a server does not start, the test fails and logs the end of the server's
+// log. A test that fails later logs the end too. A test that needs only a plain server passes
+// [Shared]. It gets the one server of the package, or the server that DISTLOCK_TEST_REDIS,
+// DISTLOCK_TEST_POSTGRES or DISTLOCK_TEST_MARIADB names.
 //
 // The methods of a server may be called from any goroutine while the test runs. They report
 // failures with t.Errorf.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -18,6 +19,8 @@ const installEtcd = `scripts/tools, and DISTLOCK_ETCD="$(scripts/tools path etcd
 // An EtcdCluster is an etcd cluster of one or more members.
 type EtcdCluster struct {
 	Members []*Server
+	Certs   *Certs // with TLS
+	Socket  string // with Inside: a URL of the first member that no fault of the network cuts off
 }
 
 // Etcd starts an etcd cluster, of one member unless Members is given, and returns when all members
@@ -25,7 +28,7 @@ type EtcdCluster struct {
 // cluster of one member; a member of a larger cluster must be replaced with etcd's own commands.
 func Etcd(t testing.TB, opts ...Option) *EtcdCluster {
 	t.Helper()
-	o := collect(t, "Etcd", opts, "Config", "Fsync", "Members")
+	o := collect(t, "Etcd", opts, "Config", "Fsync", "Inside", "Members", "TLS")
 	e := &EtcdCluster{}
 	own(t, func(g *group) error {
 		e.Members = nil
@@ -49,17 +52,39 @@ func (e *EtcdCluster) start(g *group, o settings) error {
 		if err != nil {
 			return err
 		}
+		host, _, _ := net.SplitHostPort(s.Addr)
+		if n := o.network; n != nil && i == 0 {
+			s.Addr, host = strings.Replace(s.Addr, host, n.Guest, 1), n.Guest
+			e.Socket = "unix://" + s.path("socket")
+		} else if n != nil {
+			host = n.Host
+		}
 		s.URL = "http://" + s.Addr
-		peers[i] = fmt.Sprintf("m%d=http://%s", i, loopback(port))
+		if o.tls {
+			s.URL = "https://" + s.Addr
+		}
+		if o.tls && e.Certs == nil {
+			if e.Certs, err = NewCerts(s.folder.path); err != nil {
+				return err
+			}
+		}
+		peers[i] = fmt.Sprintf("m%d=http://%s:%d", i, host, port)
 		e.Members = append(e.Members, s)
 	}
 	for i, s := range e.Members {
 		args := etcdArgs(s, i, peers, o)
+		if o.tls {
+			args = append(args, "--client-cert-auth", "--trusted-ca-file", e.Certs.CA, "--cert-file", e.Certs.Cert, "--key-file", e.Certs.Key)
+		}
+		command := exec.Command
+		if o.network != nil && i == 0 {
+			args, command = append(args, "--listen-client-urls", s.URL+","+e.Socket), o.network.Command
+		}
 		s.stop = syscall.SIGTERM
 		s.plan = plan{
 			fill:  func() error { return nil },
-			cmd:   func() *exec.Cmd { return exec.Command(program, args...) },
-			ready: func(ctx context.Context) error { return etcdReady(ctx, s.URL) },
+			cmd:   func() *exec.Cmd { return command(program, args...) },
+			ready: func(ctx context.Context) error { return e.ready(ctx, s.URL) },
 			death: os.Kill,
 		}
 		if err := s.spawn(true); err != nil {
@@ -109,14 +134,21 @@ func etcdArgs(s *Server, i int, peers []string, o settings) []string {
 	return append(args, o.lines...)
 }
 
-// etcdReady returns nil when the member is healthy, that is, sees a leader and can commit.
-func etcdReady(ctx context.Context, url string) error {
+// ready returns nil when the member is healthy, that is, sees a leader and can commit.
+func (e *EtcdCluster) ready(ctx context.Context, url string) error {
+	transport := &http.Transport{DisableKeepAlives: true} // the shared default would keep connections
+	if e.Certs != nil {
+		conf, err := e.Certs.Client()
+		if err != nil {
+			return err
+		}
+		transport.TLSClientConfig = conf
+	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/health", nil)
 	if err != nil {
 		return err
 	}
-	// The transport is not the shared default, which would keep connections.
-	res, err := (&http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: probeLimit}).Do(req)
+	res, err := (&http.Client{Transport: transport, Timeout: probeLimit}).Do(req)
 	if err != nil {
 		return err
 	}

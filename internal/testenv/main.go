@@ -50,6 +50,7 @@ type sharedServers struct {
 	group    group
 	redis    *RedisServer
 	postgres *PostgresServer
+	mariadb  *MariaDBServer
 	failed   map[string]error // by kind: a failed start is not retried
 }
 

@@ -62,6 +62,7 @@ var kinds = []struct {
 	{"cluster", "apt-get install redis-server", func(t *testing.T) { testenv.RedisCluster(t) }},
 	{"sentinel", "apt-get install redis-server", func(t *testing.T) { testenv.Sentinel(t) }},
 	{"postgres", "apt-get install postgresql", func(t *testing.T) { testenv.Postgres(t) }},
+	{"mariadb", "apt-get install mariadb-server", func(t *testing.T) { testenv.MariaDB(t) }},
 	{"sharedpg", "apt-get install postgresql", func(t *testing.T) { testenv.Postgres(t, testenv.Shared()) }},
 	{"pgbouncer", "apt-get install pgbouncer", func(t *testing.T) { testenv.PgBouncer(t, nil, testenv.PoolSession) }},
 	{"etcd", "scripts/tools path etcd", func(t *testing.T) { testenv.Etcd(t) }},

@@ -19,7 +19,8 @@ const installNetwork = "apt-get install iproute2 nftables, or scripts/servers"
 // this host. The kernel can cut the cable in each direction separately. Proxies on Host lead out of
 // the network.
 type Network struct {
-	Host string // the address of this host, as seen from inside
+	Host  string // the address of this host, as seen from inside
+	Guest string // the address of the network, as seen from this host
 
 	name    string
 	ip, nft string // the programs
@@ -97,7 +98,7 @@ func (n *Network) join() error {
 			break
 		}
 	}
-	n.Host = host
+	n.Host, n.Guest = host, guest
 	inside := "g" + n.name
 	steps := [][]string{
 		{n.ip, "link", "add", n.name, "type", "veth", "peer", "name", inside},

@@ -121,7 +121,7 @@ func (p *PostgresServer) fill(o settings) error {
 		}
 	default:
 		cmd := p.initdb("--auth-host=trust")
-		err = fromTemplate(cmd.Path, p.data(), p.plan.as, func() error { return p.produce(cmd) })
+		err = fromTemplate(cmd.Path, p.data(), p.plan.as, func() error { return p.produce(cmd) }, renameCluster)
 	}
 	if err != nil {
 		return err

@@ -43,6 +43,17 @@ func Sentinel(t testing.TB, opts ...Option) *SentinelGroup {
 	return s
 }
 
+// NoFailover makes the sentinels keep the primary, also while the scheduler stalls it. It is for
+// tests in which no primary dies.
+func (s *SentinelGroup) NoFailover(t testing.TB) {
+	t.Helper()
+	for _, watch := range s.Sentinels {
+		if _, err := watch.Do(t.Context(), "SENTINEL", "SET", s.Name, "down-after-milliseconds", "3600000"); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func (s *SentinelGroup) start(g *group, o settings) error {
 	for range 1 + o.replicas {
 		node, err := startRedis(g, o)

@@ -13,22 +13,23 @@ import (
 	"strings"
 )
 
-// fromTemplate fills a data folder with a copy of a folder that initdb created for an earlier
-// server of the same version. The copy takes a tenth of initdb's time. The first server runs
-// initdb, and leaves a copy in the cache of the user.
-func fromTemplate(initdb, data string, as *account, initialize func() error) error {
+// fromTemplate fills a data folder with a copy of a folder that was initialized for an earlier
+// server of the same version. The copy takes a tenth of the time. The first server runs initialize,
+// and leaves a copy in the cache of the user. identify gives the server of a copy a unique
+// identity; nil: it needs none.
+func fromTemplate(program, data string, as *account, initialize func() error, identify func(data string) error) error {
 	cache, err := os.UserCacheDir()
 	if err != nil {
 		return initialize() // this user has no cache
 	}
-	version, err := exec.Command(initdb, "--version").Output()
+	version, err := exec.Command(program, "--version").Output()
 	if err != nil {
 		return err
 	}
 	name := strings.Join(strings.Fields(string(version)), "-")
 	folder := filepath.Join(cache, "distlock", "test", strings.ReplaceAll(name, "/", "-"))
 	if _, err := os.Stat(folder); err == nil {
-		return copyTemplate(folder, data, as)
+		return copyTemplate(folder, data, as, identify)
 	}
 	if err := initialize(); err != nil {
 		return err
@@ -38,7 +39,7 @@ func fromTemplate(initdb, data string, as *account, initialize func() error) err
 }
 
 // saveTemplate keeps a copy of a fresh data folder. If several processes do so at once, one
-// succeeds. A failure does no harm: the next server runs initdb again.
+// succeeds. A failure does no harm: the next server initializes its own folder again.
 func saveTemplate(data, folder string) {
 	if os.MkdirAll(filepath.Dir(folder), 0o700) != nil {
 		return
@@ -53,12 +54,14 @@ func saveTemplate(data, folder string) {
 }
 
 // copyTemplate fills a data folder, and gives the server a unique identity.
-func copyTemplate(folder, data string, as *account) error {
+func copyTemplate(folder, data string, as *account, identify func(data string) error) error {
 	if err := os.CopyFS(data, os.DirFS(folder)); err != nil {
 		return err
 	}
-	if err := renameCluster(data); err != nil {
-		return err
+	if identify != nil {
+		if err := identify(data); err != nil {
+			return err
+		}
 	}
 	return filepath.WalkDir(data, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {

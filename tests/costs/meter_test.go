@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"io"
+	"math"
 	"net"
 	"strconv"
 	"sync"
@@ -31,7 +32,8 @@ func (a tally) per(n float64) tally {
 
 // A meter is a proxy before servers that counts the traffic.
 type meter struct {
-	count func(*stream) int // removes complete commands from the stream and counts them
+	count    func(*stream) int // removes complete commands from the stream and counts them
+	crossing bool              // messages and answers cross each other: there are no round trips
 
 	mu    sync.Mutex
 	total tally
@@ -42,7 +44,11 @@ type meter struct {
 func (m *meter) now() (total tally, open int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.total, m.open
+	total = m.total
+	if m.crossing {
+		total.trips = math.NaN()
+	}
+	return total, m.open
 }
 
 // front returns the address of a proxy to a server. The meter counts its traffic.
@@ -219,6 +225,52 @@ func pgMessage(s *stream) (kind byte, err error) {
 	return kind, nil
 }
 
+// mysql counts statements of MariaDB, prepared or not. A command is the first packet of an
+// exchange.
+func mysql(s *stream) (n int) {
+	for {
+		b := s.Bytes()
+		if len(b) < 4 {
+			return n
+		}
+		size := 4 + int(b[0]) + int(b[1])<<8 + int(b[2])<<16
+		if len(b) < size {
+			return n
+		}
+		const query, execute = 0x03, 0x17
+		if b[3] == 0 && size > 4 && (b[4] == query || b[4] == execute) {
+			n++
+		}
+		s.Next(size)
+	}
+}
+
+// grpc counts messages to etcd: frames of HTTP/2 with data.
+func grpc(s *stream) (n int) {
+	const preface, header = 24, 9
+	if !s.begun {
+		if s.Len() < preface {
+			return 0
+		}
+		s.Next(preface)
+		s.begun = true
+	}
+	for {
+		b := s.Bytes()
+		if len(b) < header {
+			return n
+		}
+		length := int(b[0])<<16 + int(b[1])<<8 + int(b[2])
+		if len(b) < header+length {
+			return n
+		}
+		if data := b[3] == 0; data && length > 0 {
+			n++
+		}
+		s.Next(header + length)
+	}
+}
+
 func TestMeter(t *testing.T) {
 	var s stream
 	s.WriteString("*2\r\n$4\r\nECHO\r\n$2\r\nhi\r\n*1\r\n$4\r\nPI")
@@ -233,6 +285,21 @@ func TestMeter(t *testing.T) {
 	p.Write([]byte{0, 0, 0, 8, 0, 3, 0, 0, 'B', 0, 0, 0, 4, 'E', 0, 0, 0, 4, 'S', 0, 0})
 	if n := pgwire(&p); n != 1 {
 		t.Errorf("%d statements, want 1", n)
+	}
+	var m stream
+	m.Write([]byte{1, 0, 0, 1, 0x03, 2, 0, 0, 0, 0x03, 'x', 5, 0, 0, 0, 0x17, 'x'})
+	if n := mysql(&m); n != 1 {
+		t.Errorf("%d statements, want 1", n)
+	}
+	m.WriteString("xxx")
+	if n := mysql(&m); n != 1 || m.Len() != 0 {
+		t.Errorf("%d statements and %d bytes are left, want 1 and 0", n, m.Len())
+	}
+	var g stream
+	g.WriteString("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
+	g.Write([]byte{0, 0, 1, 1, 0, 0, 0, 0, 1, 'h', 0, 0, 2, 0, 0, 0, 0, 0, 1, 'd', 'd', 0, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0})
+	if n := grpc(&g); n != 1 || g.Len() != 2 {
+		t.Errorf("%d messages and %d bytes are left, want 1 and 2", n, g.Len())
 	}
 	if _, err := respCommand([]byte("*x\r\n")); err == nil || errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("no number: %v", err)

@@ -3,6 +3,7 @@ package costs_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -10,6 +11,10 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
 
 	"github.com/distlock/distlock/internal/testenv"
 )
@@ -22,6 +27,7 @@ type subject struct {
 	inner func() (float64, bool)       // commands that the server ran, including those of scripts
 	disk  func() (float64, bool)       // bytes written to disk
 	size  func() (bytes, rows float64) // stored bytes, and number of keys or rows
+	least time.Duration                // the least TTL, if it is longer than life
 }
 
 // subjects are the stores with their names in docs/costs.md.
@@ -36,6 +42,8 @@ var subjects = []struct {
 	{"Redlock, 3 nodes", redlock, false},
 	{"PostgreSQL", postgres, false},
 	{"PostgreSQL advisory", advisory, false},
+	{"MariaDB", mariadb, false},
+	{"etcd", etcd, false},
 }
 
 func unmeasured() (float64, bool) { return 0, false }
@@ -166,8 +174,51 @@ func postgresServer(t *testing.T) (subject, *testenv.PostgresServer) {
 	return s, server
 }
 
+func mariadb(t *testing.T) subject {
+	s := subject{meter: &meter{count: mysql}, inner: unmeasured}
+	server := testenv.MariaDB(t)
+	u, err := url.Parse(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.Host = s.meter.front(t, server.Addr)
+	s.url = u.String()
+	s.disk = func() (float64, bool) {
+		return query(t, server, "select variable_value from information_schema.global_status where variable_name = 'innodb_os_log_written'")[0], true
+	}
+	s.size = func() (float64, float64) {
+		rows := query(t, server, "select (select count(*) from distlock_claim) + (select count(*) from distlock_queue)")
+		return math.NaN(), rows[0]
+	}
+	return s
+}
+
+// etcd is one member. Its messages, answers and reports of progress cross each other, so there are
+// no round trips to count.
+func etcd(t *testing.T) subject {
+	s := subject{meter: &meter{count: grpc, crossing: true}, inner: unmeasured, disk: unmeasured, least: 3 * time.Second}
+	server := testenv.Etcd(t)
+	s.url = testenv.URL("etcd", s.meter.front(t, server.Members[0].Addr))
+	c, err := clientv3.New(clientv3.Config{Endpoints: server.Endpoints(), Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close() })
+	s.size = func() (float64, float64) {
+		resp, err := c.Get(context.Background(), "\x00", clientv3.WithFromKey(), clientv3.WithCountOnly())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return math.NaN(), float64(resp.Count)
+	}
+	return s
+}
+
 // query returns the numbers of a row.
-func query(t *testing.T, server *testenv.PostgresServer, sql string) []float64 {
+func query(t *testing.T, server interface {
+	Query(ctx context.Context, text string) ([][]string, error)
+}, sql string,
+) []float64 {
 	t.Helper()
 	rows, err := server.Query(context.Background(), sql)
 	if err != nil || len(rows) != 1 {

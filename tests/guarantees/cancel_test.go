@@ -74,17 +74,20 @@ func (s silence) cancelled(t *testing.T, open func(testing.TB, string) driver.St
 	if held == nil {
 		srv.Pause()
 	}
-	result, waiting := make(chan error, 1), make(chan struct{})
+	result, attempted := make(chan error, 1), make(chan struct{}, 100)
 	go func() {
 		_, err := l.Lock(ctx, "key", distlock.Observe(func(_ context.Context, e distlock.Event) {
-			if e.Type == distlock.EventWaiting {
-				close(waiting)
+			if e.Type == distlock.EventAttempted {
+				attempted <- struct{}{}
 			}
 		}))
 		result <- err
 	}()
 	if held != nil {
-		<-waiting
+		// The first attempt leaves nothing in the store. The second one makes the queue entry. A
+		// call that is cancelled between them has nothing to withdraw, and its error is definite.
+		<-attempted
+		<-attempted
 		srv.Pause()
 	} else {
 		time.Sleep(100 * time.Millisecond) // the attempt was sent

@@ -17,7 +17,7 @@ import (
 func TestClock_forward(t *testing.T) {
 	t.Parallel()
 	const ttl, jump = time.Minute, 2 * time.Minute
-	onEach(t, []string{"redis", "replicated", "postgres"}, func(t *testing.T, s *site) {
+	onEach(t, []string{"redis", "replicated", "postgres", "mariadb"}, func(t *testing.T, s *site) {
 		clock := testenv.NewClock(t, s.servers()...)
 		sc := newScene(t)
 		a, b := locker(t, s.store(t), distlock.TTL(ttl)), locker(t, s.store(t), distlock.TTL(ttl))
@@ -62,7 +62,7 @@ func TestClock_forward(t *testing.T) {
 func TestClock_back(t *testing.T) {
 	t.Parallel()
 	const ttl, jump = 3 * time.Second, 3 * time.Second
-	onEach(t, []string{"redis", "replicated", "redlock", "postgres", "advisory"}, func(t *testing.T, s *site) {
+	onEach(t, []string{"redis", "replicated", "redlock", "postgres", "mariadb", "advisory"}, func(t *testing.T, s *site) {
 		clock := testenv.NewClock(t, s.servers()...)
 		sc := newScene(t)
 		if len(s.redis) == 3 {
@@ -97,7 +97,7 @@ func TestClock_back(t *testing.T) {
 func TestClock_deadWaiter(t *testing.T) {
 	t.Parallel()
 	const jump, wait = time.Hour, 2 * time.Second
-	onEach(t, []string{"redis", "replicated", "postgres"}, func(t *testing.T, s *site) {
+	onEach(t, []string{"redis", "replicated", "postgres", "mariadb"}, func(t *testing.T, s *site) {
 		clock := testenv.NewClock(t, s.servers()...)
 		store := s.store(t)
 		r := func(owner string) driver.Request {
@@ -142,7 +142,7 @@ func TestClock_deadWaiter(t *testing.T) {
 func TestClock_corrected(t *testing.T) {
 	t.Parallel()
 	const ttl, ahead, unused = 2 * time.Second, time.Hour, 11 * time.Minute
-	onEach(t, []string{"redis", "replicated", "redlock", "postgres"}, func(t *testing.T, s *site) {
+	onEach(t, []string{"redis", "replicated", "redlock", "postgres", "mariadb"}, func(t *testing.T, s *site) {
 		clock := testenv.NewClock(t, s.servers()...)
 		if len(s.redis) == 3 {
 			aged(t, s.store(t), longest, s.redis) // they lost their data in the restart
@@ -230,7 +230,7 @@ func forget(t *testing.T, s *site, advance func(step int), names ...string) {
 		advance(step)
 		for _, name := range names {
 			for _, r := range s.redis {
-				if do(t, r, "EXISTS", "{lock:"+name+"}:c") != int64(0) {
+				if do(t, r, "EXISTS", "{lock:"+name+"}:m") != int64(0) {
 					return errors.New(name + " is remembered")
 				}
 			}

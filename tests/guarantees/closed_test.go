@@ -17,7 +17,7 @@ import (
 // TTL.
 func TestConnectionClosed(t *testing.T) {
 	t.Parallel()
-	onEach(t, []string{"redis", "redlock", "postgres"}, func(t *testing.T, s *site) {
+	onEach(t, []string{"redis", "redlock", "postgres", "mariadb"}, func(t *testing.T, s *site) {
 		holder, next := locker(t, s.store(t)), locker(t, s.store(t))
 		for _, pause := range []time.Duration{0, 5 * time.Millisecond, 100 * time.Millisecond,
 			time.Second} {
@@ -40,7 +40,7 @@ func TestConnectionClosed(t *testing.T) {
 // that the function did not run.
 func TestDo_serverDies(t *testing.T) {
 	t.Parallel()
-	onEach(t, []string{"redis", "redlock", "postgres", "advisory"}, func(t *testing.T, s *site) {
+	onEach(t, []string{"redis", "redlock", "postgres", "mariadb", "advisory", "remote"}, func(t *testing.T, s *site) {
 		l, ran := locker(t, s.store(t)), false
 		err := l.Do(t.Context(), "key", func(context.Context) error {
 			ran = true
@@ -71,7 +71,7 @@ func (s *site) closeAll(t *testing.T) {
 // the end of their context.
 func TestBound_serverHangs(t *testing.T) {
 	t.Parallel()
-	onEach(t, []string{"redis", "redlock", "postgres", "advisory"}, func(t *testing.T, s *site) {
+	onEach(t, []string{"redis", "redlock", "postgres", "mariadb", "advisory", "remote"}, func(t *testing.T, s *site) {
 		l := locker(t, s.store(t))
 		persist(t, l, "warm")
 		for _, srv := range s.servers() {

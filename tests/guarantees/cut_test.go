@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -33,7 +34,10 @@ func TestCut(t *testing.T) {
 		"redis, go-redis": {onClient("goredis"), 48},
 		"redlock":         {func(t *testing.T) *site { return onNodes(t, 3, time.Minute) }, 72},
 		"postgres":        {func(t *testing.T) *site { return shared(t, "postgres") }, 400},
+		"mariadb":         {func(t *testing.T) *site { return shared(t, "mariadb") }, 120},
 		"advisory":        {func(t *testing.T) *site { return shared(t, "advisory") }, 60},
+		"remote":          {sites["remote"], 300},
+		"etcd":            {func(t *testing.T) *site { return shared(t, "etcd") }, 200},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -163,7 +167,8 @@ func (c *cutter) held(lease *distlock.Lease) {
 	if c.redis == nil {
 		return
 	}
-	last, _ := do(t, c.redis, "HGET", "{lock:"+name+"}:c", "last").(string)
+	text, _ := do(t, c.redis, "GET", "{lock:"+name+"}:m").(string)
+	last, _, _ := strings.Cut(text, "\n")
 	if last != strconv.FormatUint(lease.Fence(), 10) {
 		t.Errorf("%s: the lease has fence %d, but the store issued %s: a lost answer used up a fence",
 			name, lease.Fence(), last)

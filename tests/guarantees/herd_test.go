@@ -139,7 +139,7 @@ func TestHerd_processes(t *testing.T) {
 func TestHerd(t *testing.T) {
 	t.Parallel()
 	const each = 250
-	onLinks(t, []string{"replicated", "redlock", "postgres", "advisory"}, func(t *testing.T, s *site) {
+	onLinks(t, []string{"replicated", "redlock", "postgres", "mariadb", "advisory", "etcd", "remote"}, func(t *testing.T, s *site) {
 		rec := history.New()
 		ctx, cancel := context.WithTimeout(t.Context(), 6*soon)
 		defer cancel()

@@ -22,13 +22,24 @@ func TestHistory(t *testing.T) {
 	const ttl, lasts = time.Second, 20 * time.Second
 	for name, start := range map[string]func(t *testing.T) *site{
 		"redis":   sites["redis"],
+		"mariadb": sites["mariadb"],
 		"redlock": func(t *testing.T) *site { return onNodes(t, 3, ttl) },
+		"remote":  sites["remote"],
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			contend(t, ttl, lasts, start(t))
 		})
 	}
+}
+
+// The same on three members of etcd, whose least TTL is two seconds.
+func TestHistory_members(t *testing.T) {
+	t.Parallel()
+	t.Run("etcd", func(t *testing.T) {
+		t.Parallel()
+		contend(t, 2*time.Second, 20*time.Second, sites["etcd"](t))
+	})
 }
 
 // A badLink is the link of one process.
@@ -67,7 +78,7 @@ func contend(t *testing.T, ttl, lasts time.Duration, s *site) {
 	// On a busy machine the run continues until it has enough grants for a verdict.
 	for time.Since(began) < lasts || d.Grants.Load() < 450 && time.Since(began) < 4*lasts {
 		time.Sleep(upTo(rng, 250*time.Millisecond))
-		faults[d.disturb(rng, bad[rng.IntN(2)], s.redis)]++
+		faults[d.disturb(rng, bad[rng.IntN(2)], s.servers())]++
 	}
 	stop()
 	wg.Wait()
@@ -93,7 +104,7 @@ func contend(t *testing.T, ttl, lasts time.Duration, s *site) {
 }
 
 // disturb causes one fault, and returns its name when it has ended.
-func (d *load) disturb(rng *rand.Rand, k badLink, nodes []*testenv.RedisServer) string {
+func (d *load) disturb(rng *rand.Rand, k badLink, nodes []*testenv.Server) string {
 	at := rng.IntN(len(nodes))
 	proxy, lasts, whom := k.links[at], 20*time.Millisecond+upTo(rng, 150*time.Millisecond), k.name
 	var name string

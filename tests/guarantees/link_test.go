@@ -28,22 +28,26 @@ var ways = []struct {
 // lease was valid comes before the return of the rival's Lock.
 func TestCutOff(t *testing.T) {
 	t.Parallel()
-	const ttl = time.Second
 	for name, tt := range map[string]struct {
 		runs   int // advisory: not refused, because the lock ends with its connection; see TestCutOff_ended
 		within time.Duration
 	}{
-		"redis": {10, 2*ttl + time.Second}, "redlock": {10, 2*ttl + time.Second},
-		"replicated": {5, soon}, "postgres": {5, soon}, "advisory": {4, soon},
+		"redis": {10, 3 * time.Second}, "redlock": {10, 3 * time.Second}, "etcd": {20, soon},
+		"replicated": {5, soon}, "postgres": {5, soon}, "mariadb": {5, soon}, "advisory": {4, soon}, "remote": {5, soon},
+		"remote, from its store": {5, soon},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var s *site
-			if name == "redlock" {
-				s = onNodes(t, 3, ttl)
-			} else {
+			switch name {
+			case "redlock":
+				s = onNodes(t, 3, time.Second)
+			case "remote, from its store":
+				s = behindServers(testenv.Redis(t))
+			default:
 				s = shared(t, name)
 			}
+			ttl := s.shortest()
 			rng := chance(t)
 			rival := locker(t, s.store(t), distlock.TTL(ttl))
 			overlaps := make(chan time.Duration, tt.runs)
@@ -128,7 +132,7 @@ func TestCutOff_ended(t *testing.T) {
 		far.Reset()
 		return first, next, near.Heal
 	}
-	onLinks(t, []string{"postgres"}, func(t *testing.T, s *site) {
+	onLinks(t, []string{"postgres", "mariadb"}, func(t *testing.T, s *site) {
 		sc := newScene(t)
 		first, next, heal := closeBetween(t, s, sc)
 		sc.refused(next, time.Second)
@@ -155,7 +159,7 @@ func TestCutOff_ended(t *testing.T) {
 func TestCutOff_waiter(t *testing.T) {
 	t.Parallel()
 	const ttl = 4 * time.Second
-	onLinks(t, []string{"redis", "replicated", "redlock", "postgres", "advisory"}, func(t *testing.T, s *site) {
+	onLinks(t, []string{"redis", "replicated", "redlock", "postgres", "mariadb", "advisory", "etcd", "remote"}, func(t *testing.T, s *site) {
 		sc := newScene(t)
 		linked, link := s.through(t)
 		ttl := min(ttl, longest)
@@ -181,8 +185,8 @@ func TestCutOff_waiter(t *testing.T) {
 // and unseen grants are released. When the link is fast again, the lock works again.
 func TestSlow(t *testing.T) {
 	t.Parallel()
-	const ttl = time.Second
-	onLinks(t, []string{"redis", "replicated", "redlock", "postgres", "advisory"}, func(t *testing.T, s *site) {
+	onLinks(t, []string{"redis", "replicated", "redlock", "postgres", "mariadb", "advisory", "etcd", "remote"}, func(t *testing.T, s *site) {
+		ttl := s.shortest()
 		linked, link := s.through(t)
 		a, b := locker(t, linked, distlock.TTL(ttl)), locker(t, s.store(t), distlock.TTL(ttl))
 		unlock(t, persist(t, a, "warm"))
@@ -245,7 +249,7 @@ func TestDeaf(t *testing.T) {
 		file := "sqlite:" + t.TempDir() + "/locks.db"
 		test(t, func() driver.Store { return openURL(t, file) })
 	})
-	onLinks(t, []string{"redis", "replicated", "redlock", "postgres", "advisory"}, func(t *testing.T, s *site) {
+	onLinks(t, []string{"redis", "replicated", "redlock", "postgres", "mariadb", "advisory", "etcd", "remote"}, func(t *testing.T, s *site) {
 		test(t, func() driver.Store { return s.store(t) })
 	})
 }

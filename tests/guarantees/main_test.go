@@ -21,6 +21,7 @@ import (
 	"github.com/distlock/distlock"
 	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/internal/testenv"
+	"github.com/distlock/distlock/tests/internal/faults"
 )
 
 // soon is the limit for an immediate action on a busy machine.
@@ -29,7 +30,9 @@ const soon = 10 * time.Second
 var seed = flag.Uint64("seed", 1, "decides when and where faults happen")
 
 func TestMain(m *testing.M) {
-	run := testenv.Main(m, testenv.Roles{"holder": playHolder, "waiters": playWaiters})
+	run := testenv.Main(m, testenv.Roles{
+		"holder": playHolder, "waiters": playWaiters, faults.ServerRole: faults.Serve,
+	})
 	flag.Parse()
 	// The tests mostly wait, which needs no processor.
 	if err := flag.Set("test.parallel", "18"); err != nil {

@@ -43,6 +43,13 @@ func TestOrder(t *testing.T) {
 				func(int) { srv.Kill(); srv.Restart() })
 		})
 	}
+	t.Run("remote", func(t *testing.T) {
+		t.Parallel()
+		s := sites["remote"](t)
+		l := locker(t, s.store(t), distlock.TTL(ttl))
+		order(t, func() *distlock.Locker { return l }, *restarts,
+			func(int) { s.locks[0].Kill(); s.locks[0].Restart() })
+	})
 	t.Run("replicated, failovers", func(t *testing.T) {
 		t.Parallel()
 		r := newReplicas(t)
@@ -91,6 +98,13 @@ func TestOrder(t *testing.T) {
 				func(int) { srv.Kill(); srv.Restart() })
 		})
 	}
+	t.Run("mariadb", func(t *testing.T) {
+		t.Parallel()
+		srv := testenv.MariaDB(t)
+		l := locker(t, openURL(t, srv.URL), distlock.TTL(ttl))
+		order(t, func() *distlock.Locker { return l }, *restarts,
+			func(int) { srv.Kill(); srv.Restart() })
+	})
 	t.Run("postgres, failovers", func(t *testing.T) {
 		t.Parallel()
 		// Each promotion needs a new standby, which takes a second. The long run has more of them.

@@ -21,13 +21,18 @@ import (
 // lock. When the server continues, the lockers work again.
 func TestPause_server(t *testing.T) {
 	t.Parallel()
+	starts := map[string]func(t *testing.T) *site{"remote": sites["remote"]}
 	for name, open := range clients {
+		starts[name] = func(t *testing.T) *site { return onRedis(testenv.Redis(t), open) }
+	}
+	for name, start := range starts {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			const ttl, rounds = time.Second, 3
-			srv := testenv.Redis(t)
-			a := locker(t, open(t, srv.Addr), distlock.TTL(ttl))
-			b := locker(t, open(t, srv.Addr), distlock.TTL(ttl))
+			s := start(t)
+			srv := s.servers()[0]
+			a := locker(t, s.store(t), distlock.TTL(ttl))
+			b := locker(t, s.store(t), distlock.TTL(ttl))
 			sc := newScene(t)
 			for range rounds {
 				first, next := sc.lock("a", a), sc.wait("b", b)
@@ -68,7 +73,9 @@ func TestPause_server(t *testing.T) {
 func TestPause_holder(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]func(t *testing.T) *site{
+		"remote":  sites["remote"],
 		"redis":   sites["redis"],
+		"mariadb": sites["mariadb"],
 		"redlock": func(t *testing.T) *site { return onNewNodes(t, 3, time.Minute) },
 	} {
 		t.Run(name, func(t *testing.T) {

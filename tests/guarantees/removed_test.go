@@ -34,6 +34,11 @@ func TestRemoved(t *testing.T) {
 			func(t *testing.T, s *site) { flush(t, s.redis[0]) }},
 		"postgres, the rows": {"postgres", ttl,
 			func(t *testing.T, s *site) { query(t, s.pg[0], "delete from distlock.claim") }},
+		"mariadb, the claims": {"mariadb", ttl, func(t *testing.T, s *site) {
+			if _, err := s.maria[0].Query(t.Context(), "UPDATE distlock_claim SET owner = NULL"); err != nil {
+				t.Fatal(err)
+			}
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -62,6 +62,14 @@ func TestRotate_password(t *testing.T) {
 			p := testenv.Postgres(t, testenv.Password("old-pw"))
 			return byURL(t, p.URL), func() { query(t, p, "alter role postgres password 'new-pw'") }
 		},
+		"mariadb": func(t *testing.T) (login, func()) {
+			m := testenv.MariaDB(t, testenv.Password("old-pw"))
+			return byURL(t, m.URL), func() {
+				if _, err := m.Query(t.Context(), "SET PASSWORD = PASSWORD('new-pw')"); err != nil {
+					t.Fatal(err)
+				}
+			}
+		},
 		"advisory": func(t *testing.T) (login, func()) {
 			p := testenv.Postgres(t, testenv.Password("old-pw"))
 			return byURL(t, p.URL+"&lock_mode=advisory"), func() { query(t, p, "alter role postgres password 'new-pw'") }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,12 +16,16 @@ import (
 	"github.com/distlock/distlock/open"
 	"github.com/distlock/distlock/store/quorum"
 	"github.com/distlock/distlock/store/redis/goredisstore"
+	"github.com/distlock/distlock/tests/internal/faults"
 )
 
 // A site is a store and its servers, which belong to one test.
 type site struct {
 	redis []*testenv.RedisServer    // the nodes, or the primary and its replica
 	pg    []*testenv.PostgresServer // the primary
+	etcd  []*testenv.Server         // the members
+	maria []*testenv.MariaDBServer
+	locks []*testenv.Server // lock servers
 
 	url   string                                           // for another process
 	addrs []string                                         // of the servers that a client connects to
@@ -53,7 +58,10 @@ func (s *site) servers() []*testenv.Server {
 	for _, p := range s.pg {
 		all = append(all, p.Server)
 	}
-	return all
+	for _, m := range s.maria {
+		all = append(all, m.Server)
+	}
+	return slices.Concat(all, s.etcd, s.locks)
 }
 
 // links are the proxies between one process and the servers.
@@ -63,6 +71,15 @@ func (l links) each(f func(*testenv.ProxyServer)) {
 	for _, p := range l {
 		f(p)
 	}
+}
+
+// shortest returns the TTL of tests that wait for the end of a claim. Members of etcd have a least
+// TTL of two seconds.
+func (s *site) shortest() time.Duration {
+	if s.etcd != nil {
+		return 2 * time.Second
+	}
+	return time.Second
 }
 
 // longest is LongestTTL of a majority. After twice this time the nodes no longer count as new. A
@@ -76,12 +93,21 @@ var sites = map[string]func(t *testing.T) *site{
 	"redlock":    func(t *testing.T) *site { return onNodes(t, 3, longest) },
 	"postgres":   func(t *testing.T) *site { return onPostgres(testenv.Postgres(t), "") },
 	"advisory":   func(t *testing.T) *site { return onPostgres(testenv.Postgres(t), "&lock_mode=advisory") },
+	"mariadb":    func(t *testing.T) *site { return onMariaDB(testenv.MariaDB(t)) },
+	"etcd":       onEtcd,
+	"remote":     func(t *testing.T) *site { return onLockServers(testenv.LockServer(t, faults.ServerRole, "")) },
 }
 
 // shared returns a site for a test that does not disturb the server: its own database on a server
 // that all such tests share.
 func shared(t *testing.T, name string) *site {
 	t.Helper()
+	if name == "mariadb" {
+		m := testenv.MariaDB(t, testenv.Shared())
+		s := onMariaDB(m)
+		s.url = m.Database(t)
+		return s
+	}
 	mode, ok := map[string]string{"postgres": "", "advisory": "&lock_mode=advisory"}[name]
 	if !ok {
 		return sites[name](t)
@@ -112,6 +138,20 @@ func onLinks(t *testing.T, names []string, test func(t *testing.T, s *site)) {
 			test(t, shared(t, name))
 		})
 	}
+}
+
+// onEtcd returns a cluster of three members.
+func onEtcd(t *testing.T) *site {
+	url := func(addrs []string) string { return testenv.URL("etcd", addrs...) }
+	s := &site{
+		etcd: testenv.Etcd(t, testenv.Members(3)).Members,
+		open: func(t testing.TB, addrs ...string) driver.Store { return openURL(t, url(addrs)) },
+	}
+	for _, m := range s.etcd {
+		s.addrs = append(s.addrs, m.Addr)
+	}
+	s.url = url(s.addrs)
+	return s
 }
 
 // clients open a store on one Redis server, with each client library.
@@ -179,6 +219,33 @@ func onPostgres(p *testenv.PostgresServer, mode string) *site {
 		return openURL(t, at(t, s.url, addrs...))
 	}
 	return s
+}
+
+func onMariaDB(m *testenv.MariaDBServer) *site {
+	s := &site{maria: []*testenv.MariaDBServer{m}, addrs: []string{m.Addr}, url: m.URL}
+	s.open = func(t testing.TB, addrs ...string) driver.Store {
+		return openURL(t, at(t, s.url, addrs...))
+	}
+	return s
+}
+
+// onLockServers returns a store behind lock servers.
+func onLockServers(servers ...*testenv.Server) *site {
+	s := &site{locks: servers}
+	for _, v := range servers {
+		s.addrs = append(s.addrs, v.Addr)
+	}
+	s.url = "http://" + strings.Join(s.addrs, ",")
+	s.open = func(t testing.TB, addrs ...string) driver.Store { return openURL(t, at(t, s.url, addrs...)) }
+	return s
+}
+
+// behindServers returns a Redis server that each client uses through a lock server of its own. A
+// proxy is between the lock server and Redis.
+func behindServers(r *testenv.RedisServer) *site {
+	return &site{redis: []*testenv.RedisServer{r}, addrs: []string{r.Addr}, open: func(t testing.TB, addrs ...string) driver.Store {
+		return openURL(t, testenv.LockServer(t, faults.ServerRole, testenv.URL("redis", addrs[0])).URL)
+	}}
 }
 
 // at replaces the hosts of a URL.

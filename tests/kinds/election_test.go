@@ -46,7 +46,7 @@ func candidate(ctx context.Context, s driver.Store, name string, ttl time.Durati
 	}
 	fmt.Println("stands")
 	return stand(ctx, e, func(ctx context.Context, t *distlock.Term) error {
-		fmt.Println(t.Number())
+		fmt.Println(t.Fence())
 		<-ctx.Done()
 		return nil
 	})
@@ -91,14 +91,14 @@ func TestElection_kill(t *testing.T) {
 			func(l distlock.Leader) bool { return l.Holder == "node-0" && (l.Waiters == 2 || !queue) })
 		watch := testenv.NewStopwatch(t)
 		all[0].Kill()
-		after := await(t, e, func(l distlock.Leader) bool { return l.Term != 0 && l.Holder != "node-0" })
+		after := await(t, e, func(l distlock.Leader) bool { return l.Fence != 0 && l.Holder != "node-0" })
 		took := watch.Elapsed()
 		t.Logf("%s leads %v after the kill", after.Holder, took.Round(time.Millisecond))
 		if took > ttl+time.Second {
 			t.Errorf("the new leader came after %v, more than the TTL of %v and a second", took, ttl)
 		}
-		if after.Term <= before.Term {
-			t.Errorf("term %d after %d", after.Term, before.Term)
+		if after.Fence <= before.Fence {
+			t.Errorf("term %d after %d", after.Fence, before.Fence)
 		}
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"flag"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/internal/testenv"
 	"github.com/distlock/distlock/open"
+	"github.com/distlock/distlock/tests/internal/faults"
 )
 
 // soon is the limit for an immediate action on a busy machine.
@@ -23,7 +25,8 @@ const soon = 10 * time.Second
 
 func TestMain(m *testing.M) {
 	run := testenv.Main(m,
-		testenv.Roles{"candidate": playCandidate, "slots": playSlots, "nested": playNested})
+		testenv.Roles{"candidate": playCandidate, "slots": playSlots, "nested": playNested,
+			faults.ServerRole: faults.Serve})
 	flag.Parse()
 	// The tests mostly wait, which needs no processor.
 	if err := flag.Set("test.parallel", "8"); err != nil {
@@ -37,6 +40,7 @@ var stores = map[string]func(t *testing.T) string{
 	"sqlite":   func(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "locks.db") },
 	"redis":    func(t *testing.T) string { return testenv.Redis(t).URL },
 	"postgres": func(t *testing.T) string { return testenv.Postgres(t, testenv.Shared()).Database(t) },
+	"mariadb":  func(t *testing.T) string { return testenv.MariaDB(t, testenv.Shared()).Database(t) },
 	"redlock": func(t *testing.T) string {
 		// A scheduler stall may last longer than the default of 100 ms.
 		url := "redlock:?lock_node_limit=2s"
@@ -45,6 +49,10 @@ var stores = map[string]func(t *testing.T) string{
 		}
 		return url
 	},
+	"etcd": func(t *testing.T) string {
+		return "etcd://" + strings.TrimPrefix(testenv.Etcd(t).Endpoints()[0], "http://") + "/test"
+	},
+	"remote": func(t *testing.T) string { return testenv.LockServer(t, faults.ServerRole, "").URL },
 	"advisory": func(t *testing.T) string {
 		return testenv.Postgres(t, testenv.Shared()).Database(t) + "&lock_mode=advisory"
 	},

@@ -58,7 +58,7 @@ func TestOnce_forgets(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 3*soon)
 		defer cancel()
 		l := locker(t, url)
-		const kept = 500 * time.Millisecond
+		kept := max(500*time.Millisecond, store(t, url).Features().MinTTL)
 		o, err := distlock.NewOnce(l, kept,
 			&distlock.OnceOptions[int]{Failures: func(error) bool { return true }})
 		if err != nil {

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,12 +16,16 @@ import (
 	"github.com/distlock/distlock/tests/internal/faults"
 )
 
-// onEach runs a test on every store, if the flag -proof is set.
+// onEach runs a test on every store, or on that of the flag -store, if the flag -proof is set.
 func onEach(t *testing.T, test func(t *testing.T, sys *faults.System)) {
 	if !*proof {
 		t.Skip("it takes minutes, and needs the flag -proof: make proof")
 	}
-	eachStore(t, faults.Systems(), test)
+	all := chosen(t, *only)
+	if *only == "" {
+		all = slices.DeleteFunc(all, func(sys *faults.System) bool { return sys.Long })
+	}
+	eachStore(t, all, test)
 }
 
 func eachStore(t *testing.T, systems []*faults.System, test func(t *testing.T, sys *faults.System)) {
@@ -36,7 +41,7 @@ func eachStore(t *testing.T, systems []*faults.System, test func(t *testing.T, s
 // features are skipped.
 func play(t *testing.T, sys *faults.System, o faults.Options, needs ...func(driver.Features) bool) *faults.Run {
 	t.Helper()
-	o.Seed, o.TTL = cmp.Or(o.Seed, *seed), ttl
+	o.Seed, o.TTL = cmp.Or(o.Seed, *seed), max(ttl, sys.Least)
 	env := sys.Start(t, o)
 	f, err := env.Features(t.Context())
 	if err != nil {
@@ -104,6 +109,25 @@ func TestChaos(t *testing.T) {
 			_, short := check(t, r, history.Minimums{Grants: 200, ContendedWaits: 50,
 				FaultsOverHold: 5}, errs...)
 			t.Logf("the first grant came %v at most after a server's trouble, %d times", worst, n)
+			return short
+		})
+	})
+}
+
+// Lock servers are killed and started again every second or two, and no promise is broken.
+func TestServerKills(t *testing.T) {
+	t.Parallel()
+	onEach(t, func(t *testing.T, sys *faults.System) {
+		if !strings.HasPrefix(sys.Name, "remote") {
+			t.Skip("only lock servers keep nothing")
+		}
+		defer light()()
+		enough(t, func(seed uint64) error {
+			r := play(t, sys, faults.Options{Seed: seed, Time: 20 * time.Second, Processes: 4, Keys: 3, Play: "chaos",
+				NoKills: true, NoPauses: true, Only: []faults.Kind{faults.ServerKilled}})
+			n, worst, errs := r.Heals()
+			v, short := check(t, r, history.Minimums{Grants: 200, ContendedWaits: 50, FaultsOverHold: 5}, errs...)
+			t.Logf("%d kills, %d losses; the first grant came %v at most after one", n, v.Losses, worst)
 			return short
 		})
 	})

@@ -19,11 +19,11 @@ var (
 	seed  = flag.Uint64("seed", 1, "decides the faults, and roughly their times")
 )
 
-// ttl is the TTL of all locks in this package.
+// ttl is the TTL of all locks in this package, on stores whose least TTL is not longer.
 const ttl = time.Second
 
 func TestMain(m *testing.M) {
-	run := testenv.Main(m, testenv.Roles{faults.Role: faults.Holder})
+	run := testenv.Main(m, testenv.Roles{faults.Role: faults.Holder, faults.ServerRole: faults.Serve})
 	flag.Parse()
 	// light and heavy limit the number of tests that run at a time.
 	if err := flag.Set("test.parallel", "100"); err != nil {

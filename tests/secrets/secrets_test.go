@@ -8,10 +8,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,6 +25,10 @@ import (
 	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/internal/testenv"
 	"github.com/distlock/distlock/open"
+	"github.com/distlock/distlock/server"
+	"github.com/distlock/distlock/server/access"
+	"github.com/distlock/distlock/server/tokens"
+	"github.com/distlock/distlock/store/mem"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(testenv.Main(m, nil)) }
@@ -234,30 +242,92 @@ func TestSecrets_postgres(t *testing.T) {
 	}
 }
 
+func TestSecrets_mariadb(t *testing.T) {
+	t.Parallel()
+	srv := testenv.MariaDB(t, testenv.Password(secret))
+	var r trace
+	use(t, &r, srv.URL)
+	for what, text := range wrongs(t, srv.URL) {
+		t.Log(what)
+		use(t, &r, text)
+	}
+	_, _, err := open.Migrate(t.Context(), wrongs(t, srv.URL)["another password"])
+	r.add("migrate", err)
+	r.check(t, 10)
+}
+
 // The password is changed while a lock is held, and the server closes the connection.
 func TestSecrets_revoked(t *testing.T) {
 	t.Parallel()
-	redis := testenv.Redis(t, testenv.Password(secret))
-	postgres := testenv.Postgres(t, testenv.Password(secret))
-	for name, tt := range map[string]struct {
-		url    string
-		revoke func(ctx context.Context) error
-	}{
-		"redis": {redis.URL, func(ctx context.Context) error {
+	for name, through := range map[string]func(t *testing.T, url string) string{
+		"direct": func(_ *testing.T, url string) string { return url }, "lock server": serve,
+	} {
+		redis := testenv.Redis(t, testenv.Password(secret))
+		revoked(t, "redis, "+name, through(t, redis.URL), func(ctx context.Context) error {
 			_, err := redis.Do(ctx, "CONFIG", "SET", "requirepass", "another")
 			redis.Kill()
 			return err
-		}},
-		"postgres": {postgres.URL, func(ctx context.Context) error {
+		})
+		postgres := testenv.Postgres(t, testenv.Password(secret))
+		revoked(t, "postgres, "+name, through(t, postgres.URL), func(ctx context.Context) error {
 			// The new password is set before the connections are closed. Otherwise a client that
 			// reconnects in between would keep its connection.
 			_, err := postgres.Query(ctx,
 				"begin; alter role postgres password 'another'; commit; select pg_terminate_backend(pid) from pg_stat_activity where pid <> pg_backend_pid() and backend_type = 'client backend'")
 			return err
-		}},
-	} {
-		revoked(t, name, tt.url, tt.revoke)
+		})
 	}
+}
+
+// A token that is revoked while a lock is held appears neither at its client nor in the log and the
+// audit of the server.
+func TestSecrets_token(t *testing.T) {
+	t.Setenv("DISTLOCK_TOKEN", secret)
+	var lines, logged, errs bytes.Buffer
+	var valid atomic.Bool
+	valid.Store(true)
+	audit := server.NewAudit(&lines)
+	v, err := server.New(t.Context(), mem.New(), &server.Options{
+		Audit: audit, Logger: slog.New(slog.NewTextHandler(&logged, nil)),
+		Authenticate: []server.Authenticator{func(r *http.Request) (*access.Identity, error) {
+			if r.Header.Get("Authorization") != "Bearer "+secret || !valid.Load() {
+				return nil, tokens.ErrWrong
+			}
+			return access.Everything("token:test"), nil
+		}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	web := httptest.NewUnstartedServer(v)
+	web.Config = v.HTTP()
+	web.Config.ErrorLog = log.New(&errs, "", 0)
+	web.Start()
+	revoked(t, "token", web.URL, func(context.Context) error { valid.Store(false); return nil })
+	web.Close()
+	if err := audit.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if text := lines.String() + logged.String() + errs.String(); strings.Contains(text, secret) || !strings.Contains(text, `"outcome":"unauthenticated"`) {
+		t.Errorf("the server has written %s", strings.ReplaceAll(text, secret, "[the token]"))
+	}
+}
+
+// serve starts a lock server of a store, whose password its clients do not know.
+func serve(t *testing.T, url string) string {
+	t.Helper()
+	source, err := open.Open(t.Context(), url)
+	if err != nil {
+		t.Fatal(errors.New(open.Redact(err.Error())))
+	}
+	t.Cleanup(source.Close)
+	v, err := server.New(t.Context(), source.Store, &server.Options{Anonymous: access.Everything("test")})
+	if err != nil {
+		t.Fatal(errors.New(open.Redact(err.Error())))
+	}
+	web := httptest.NewServer(v)
+	t.Cleanup(web.Close)
+	return web.URL
 }
 
 func revoked(t *testing.T, name, text string, revoke func(context.Context) error) {

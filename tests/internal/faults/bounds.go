@@ -37,9 +37,9 @@ func (r *Run) Takeovers() (n, handed int, worst time.Duration, errs []error) {
 			if s.troubled(kill, next) {
 				continue
 			}
-			bound := r.TTL + time.Second
+			bound := r.TTL + r.Late + time.Second
 			if h.op.Wait.Seq != 0 && (h.renewed == 0 || h.renewed > kill.Call.At) {
-				bound = max(bound, queueTTL+time.Second)
+				bound = max(bound, queueTTL+r.Late+time.Second)
 				handed++
 			} else {
 				n++
@@ -70,7 +70,7 @@ func (r *Run) Heals() (n int, worst time.Duration, errs []error) {
 		}
 		n++
 		took := s.holds[i].op.Return.At - at
-		if worst = max(worst, took); took > r.TTL+2*time.Second {
+		if worst = max(worst, took); took > r.TTL+r.Late+2*time.Second {
 			errs = append(errs, fmt.Errorf("%s ended at %v, and no key was granted for %v", f.What, at, took))
 		}
 	}

@@ -51,9 +51,9 @@ func (r *Run) rules() history.Rules {
 		Tolerance: 500 * time.Millisecond, // how late a thread may be on a busy machine, while others of its process run
 		Gap:       torture.Gap,
 		Stuck:     2*clients*r.TTL + 10*time.Second,
-		HandOver:  3 * time.Second,                       // the longest pause between two attempts is a second
-		Takeover:  r.TTL/10 + 3*time.Second,              // the margin, and the same
-		Heal:      r.TTL + 3*time.Second + 2*time.Second, // queue entries of dead processes expire after three seconds
+		HandOver:  3 * time.Second,                                // the longest pause between two attempts is a second
+		Takeover:  r.TTL/10 + r.Late + 3*time.Second,              // the margin, and the same
+		Heal:      r.TTL + r.Late + 3*time.Second + 2*time.Second, // queue entries of dead processes expire after three seconds
 	}
 }
 

@@ -19,6 +19,7 @@ type Options struct {
 	Seed      uint64
 	Time      time.Duration
 	TTL       time.Duration
+	Late      time.Duration // how long claims outlive their TTL: that of the system
 	Processes int
 	Keys      int    // at a time
 	Play      string // what the processes do: see plays

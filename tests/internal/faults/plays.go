@@ -234,7 +234,7 @@ func (a *actor) election(ctx context.Context, wg *sync.WaitGroup) error {
 		wg.Go(func() {
 			for ctx.Err() == nil { // a failure of the first call ends it
 				err := e.Run(ctx, key, func(ctx context.Context, t *distlock.Term) error {
-					a.lead(ctx, key, t.Number(), time.Duration(rng.Int64N(int64(a.Plan.TTL))))
+					a.lead(ctx, key, t.Fence(), time.Duration(rng.Int64N(int64(a.Plan.TTL))))
 					return nil
 				})
 				if err != nil && ctx.Err() == nil && !errors.Is(err, distlock.ErrUnavailable) && !errors.Is(err, distlock.ErrUnknown) {

@@ -10,6 +10,9 @@ import (
 	"testing"
 	"time"
 
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+
 	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/internal/lab/history"
 	"github.com/distlock/distlock/internal/testenv"
@@ -28,9 +31,15 @@ type System struct {
 	Memory bool
 	local  func() driver.Store
 
+	// Long says that only long runs include the system.
+	Long bool
+
 	// Early says that claims end with the connection of their process, which the store itself may
 	// end. See [history.Rules].
 	Early bool
+
+	// Least is the least TTL of the store, and Late how long claims outlive their TTL.
+	Least, Late time.Duration
 
 	// start sets Nodes, URL and Guard, and everything else that the faults need.
 	start func(e *Env)
@@ -100,6 +109,10 @@ func Systems() []*System {
 			Faults: append(links(), Applied{Kind: ServerStopped}, Applied{Kind: ServerKilled}, Applied{Kind: NoDisk}),
 		},
 		{
+			Name: "mariadb", start: startMariaDB, left: mariaDBLeft,
+			Faults: append(links(), Applied{Kind: ServerStopped}, Applied{Kind: ServerKilled}),
+		},
+		{
 			// The locks of this store belong to a connection. When the connection ends they are
 			// free, a moment before their holder knows, and a holder that is stopped just then
 			// knows much later. Of the faults of a route, those that the kernel makes and those
@@ -107,6 +120,35 @@ func Systems() []*System {
 			Name: "advisory", Early: true, start: func(e *Env) { startPostgres(e, "&lock_mode=advisory") }, left: postgresLeft,
 			Faults: append(except(links(), forgotten, RepliesLost, RequestsLost, Partition, Reset, ReplyCut), Applied{Kind: ServerStopped}, Applied{Kind: ServerKilled, Not: forgotten},
 				Applied{Kind: NoDisk, Not: forgotten}), // PostgreSQL may end itself when it cannot write its log
+		},
+		{
+			// Nothing that a majority acknowledged is forgotten, however many members are killed.
+			// Leases have whole seconds, and etcd looks for ended ones twice a second.
+			Name: "etcd", Least: 2 * time.Second, Late: 1500 * time.Millisecond, start: startEtcd, left: etcdLeft,
+			Faults: append(links(), Applied{Kind: ServerStopped}, Applied{Kind: ServerStopped, Nodes: 2},
+				Applied{Kind: ServerKilled}, Applied{Kind: ServerKilled, Nodes: 2}),
+		},
+		{
+			// The claims are in the file of the server, which a crash does not harm.
+			Name: "remote", start: startRemote,
+			Faults: append(links(), Applied{Kind: ServerStopped}, Applied{Kind: ServerKilled}),
+		},
+		{
+			// Each call of each client goes to one of two servers at random.
+			Name: "remote-pair", start: startRemotePair, open: openRandom,
+			Faults: append(links(), Applied{Kind: ServerKilled}),
+		},
+		{
+			Name: "remote-pair-sqlite", Long: true, start: startRemotePairSQLite, open: openRandom,
+			Faults: append(links(), Applied{Kind: ServerKilled}),
+		},
+		{
+			Name: "remote-pair-postgres", Long: true, start: startRemotePairPostgres, open: openRandom,
+			Faults: append(links(), Applied{Kind: ServerKilled}),
+		},
+		{
+			Name: "remote-postgres", Long: true, start: startRemotePostgres,
+			Faults: append(links(), Applied{Kind: ServerStopped}, Applied{Kind: ServerKilled}),
 		},
 	}
 }
@@ -276,6 +318,27 @@ func startPostgres(e *Env, query string) {
 	e.URL = func(addrs []string) string { return strings.Replace(base, p.Addr, addrs[0], 1) + query }
 }
 
+func startMariaDB(e *Env) {
+	m := testenv.MariaDB(e.tb)
+	base := m.Database(e.tb)
+	e.guardRedis()
+	e.Nodes = []*Node{{Server: m.Server}}
+	e.URL = func(addrs []string) string { return strings.Replace(base, m.Addr, addrs[0], 1) }
+}
+
+// mariaDBLeft counts the connections of clients.
+func mariaDBLeft(ctx context.Context, e *Env) (string, error) {
+	m := testenv.MariaDBServer{Server: e.Nodes[0].Server}
+	rows, err := m.Query(ctx, "SELECT COUNT(*) FROM information_schema.PROCESSLIST WHERE ID <> CONNECTION_ID() AND COMMAND NOT IN ('Daemon', 'Killed')")
+	if err != nil {
+		return "", err
+	}
+	if rows[0][0] != "0" {
+		return rows[0][0] + " connections to MariaDB", nil
+	}
+	return "", nil
+}
+
 // postgresLeft counts the connections of clients, and advisory locks.
 func postgresLeft(ctx context.Context, e *Env) (string, error) {
 	p := testenv.PostgresServer{Server: e.Nodes[0].Server}
@@ -286,6 +349,33 @@ func postgresLeft(ctx context.Context, e *Env) (string, error) {
 	}
 	if rows[0][0] != "0" || rows[0][1] != "0" {
 		return fmt.Sprintf("%s connections to PostgreSQL, %s advisory locks", rows[0][0], rows[0][1]), nil
+	}
+	return "", nil
+}
+
+func startEtcd(e *Env) {
+	e.guardRedis()
+	for _, m := range testenv.Etcd(e.tb, testenv.Members(3)).Members {
+		e.Nodes = append(e.Nodes, &Node{Server: m})
+	}
+	e.URL = func(addrs []string) string { return testenv.URL("etcd", addrs...) }
+}
+
+// etcdLeft counts claims and entries without a lease.
+func etcdLeft(ctx context.Context, e *Env) (string, error) {
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{e.Nodes[0].Server.URL}, Logger: zap.NewNop()})
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	resp, err := c.Get(ctx, "distlock/k/", clientv3.WithPrefix())
+	if err != nil {
+		return "", err
+	}
+	for _, kv := range resp.Kvs {
+		if kv.Lease == 0 {
+			return fmt.Sprintf("the key %q of etcd has no lease", kv.Key), nil
+		}
 	}
 	return "", nil
 }

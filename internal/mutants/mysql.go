@@ -1,0 +1,151 @@
+package main
+
+// mysql returns mutants of the store in tables of MariaDB. They need a server.
+func mysql() []mutant {
+	const sql, verbs, pkg = "store/mysql/sql/procedures.sql", "store/mysql/verbs.go", "store/mysql"
+	const now = "    SET v_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));\n"
+	const lock = "    SELECT entries INTO v_entries FROM distlock_claim WHERE lock_key = p_key AND slot = '' FOR UPDATE;\n"
+	return []mutant{
+		{
+			Name: "mysql-renews-by-an-early-clock", Why: "a renewal that waited for the lock brings back a claim that has ended",
+			File: sql, Old: lock + now + "    SELECT slot, broken INTO", New: now + lock + "    SELECT slot, broken INTO",
+			Pkg: pkg, Test: "TestStore_renewed_too_late/alone",
+		},
+		{
+			Name: "mysql-renews-many-without-locks", Why: "renewals in one statement read the clock before they have the rows, and bring back claims that have ended",
+			File: sql, Old: "AND c.slot = UNHEX(j.o) FOR UPDATE;\n", New: "AND c.slot = UNHEX(j.o);\n",
+			Pkg: pkg, Test: "TestStore_renewed_too_late/together",
+		},
+		{
+			Name: "mysql-grants-by-an-early-clock", Why: "a claim that waited for the lock of its row is shorter than its TTL",
+			File: verbs, Old: "SYSDATE(6))\"\n", New: "NOW(6))\"\n",
+			Pkg: pkg, Test: "TestStore_clock_after_lock/direct",
+		},
+		{
+			Name: "mysql-every-insert-is-a-grant", Why: "a process that sees a key for the first time is granted the claim of another",
+			File: verbs, Old: "		if err == nil && got[0] == attempt {\n", New: "		if err == nil {\n",
+			Pkg: pkg, Test: "TestStore_direct_refused",
+		},
+		{
+			Name: "mysql-takes-a-shared-key", Why: "a writer is granted a key that readers have",
+			File: verbs, Old: "slot = '' AND owner IS NULL AND others = 0", New: "slot = '' AND owner IS NULL",
+			Pkg: pkg, Test: "TestStore_direct_refused",
+		},
+		{
+			Name: "mysql-overtakes-waiters", Why: "a process that has used a key before overtakes those who wait for it",
+			File: verbs, Old: "others = 0 AND entries = 0 AND last < 9007199254740608\"\n", New: "others = 0 AND last < 9007199254740608\"\n",
+			Pkg: pkg, Test: "TestStore_direct_refused",
+		},
+		{
+			Name: "mysql-release-forgets-waiters", Why: "a release without a procedure leaves the key free, and its waiters do not learn of it",
+			File: verbs, Old: "AND owner = ? AND entries = 0 AND broken", New: "AND owner = ? AND broken",
+			Pkg: pkg, Test: "TestStore_direct_release",
+		},
+		{
+			Name: "mysql-releases-a-broken-claim", Why: "a holder whose claim was broken learns nothing of it",
+			File: verbs, Old: "AND broken IS NULL\" +\n	\" AND ends", New: "\" +\n	\" AND ends",
+			Pkg: pkg, Test: "TestStore_direct_broken",
+		},
+		{
+			Name: "mysql-breaks-an-unlocked-key", Why: "a break of a key without a row ends a claim that was granted meanwhile, and does not return it",
+			File: sql, Old: "      SET p_up_to = -1; --", New: "      SET p_up_to = p_up_to; --",
+			Pkg: pkg, Test: "TestStore_break_unlocked",
+		},
+		{
+			Name: "mysql-lock-wait-is-unknown", Why: "a call that changed nothing is reported as one that may have",
+			File: "store/mysql/errors.go", Old: "	lockWait: true, deadlock: true,\n", New: "	deadlock: true,\n",
+			Pkg: pkg, Test: "TestStore_locked",
+		},
+		{
+			Name: "mysql-one-locked-key-ends-all", Why: "a key that a person has locked prevents the renewal of all others",
+			File: "store/mysql/renew.go", Old: "n == lockWait || n == deadlock {\n", New: "n == deadlock {\n",
+			Pkg: pkg, Test: "TestStore_locked",
+		},
+		{
+			Name: "mysql-deadlock-is-unknown", Why: "a call that the server rolled back is reported as one that may have changed something",
+			File: "store/mysql/errors.go", Old: "	lockWait: true, deadlock: true,\n", New: "	lockWait: true,\n",
+			Pkg: pkg, Test: "TestStore_deadlock/attempt",
+		},
+		{
+			Name: "mysql-deadlock-ends-all", Why: "a deadlock with another transaction ends all renewals of a process",
+			File: "store/mysql/renew.go", Old: "n == lockWait || n == deadlock {\n", New: "n == lockWait {\n",
+			Pkg: pkg, Test: "TestStore_deadlock/renewals",
+		},
+		{
+			Name: "mysql-repeats-a-sent-call", Why: "a call whose connection broke after it was sent is sent again, as database/sql does",
+			File: "store/mysql/query.go", Old: "		if errors.Is(err, sqldriver.ErrBadConn) {\n", New: "		if code(err) == 0 {\n",
+			Pkg: pkg, Test: "TestStore_sent_once",
+		},
+		{
+			Name: "mysql-rolls-back-its-caller", Why: "a procedure that was called within a transaction undoes it",
+			File: sql, Old: "  SET TRANSACTION ISOLATION LEVEL READ COMMITTED;\n  BEGIN\n    DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;\n    IF (p_ttl",
+			New: "  BEGIN\n    DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;\n    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;\n    IF (p_ttl",
+			Pkg: pkg, Test: "TestProcedures_transaction",
+		},
+		{
+			Name: "mysql-counts-after-waiters", Why: "a grant reports capacity and waiters of a later moment than the other stores",
+			File: sql, Old: "v_behind = v_entries,\n        v_used = v_used - v_weight + LEAST(v_weight, p_weight);\n", New: "v_behind = v_entries;\n",
+			Pkg: pkg, Test: "TestAcquire_countsBeforeWaiters",
+		},
+		{
+			Name: "mysql-counts-the-whole-queue", Why: "each attempt costs more with each waiter",
+			File: sql, Old: "WHERE lock_key = p_key ORDER BY number LIMIT 16, 1;\n", New: "WHERE lock_key = p_key ORDER BY number LIMIT 16000, 1;\n",
+			Pkg: pkg, Test: "TestProcedures_flat",
+		},
+		{
+			Name: "mysql-one-key-takes-all-connections", Why: "attempts on a key that many wait for delay all other keys",
+			File: verbs, Old: "const perKey = 2\n", New: "const perKey = 200\n",
+			Pkg: pkg, Test: "TestAcquire_hotKey",
+		},
+		{
+			Name: "mysql-renewal-counts-the-queue", Why: "each renewal costs more with each waiter",
+			File: sql, Old: "        SELECT IF(q.earliest > v_now, q.entries,\n", New: "        SELECT IF(q.earliest > 4 * v_now, q.entries,\n",
+			Pkg: pkg, Test: "TestProcedures_flat",
+		},
+		{
+			Name: "mysql-free-key-waits-for-its-head", Why: "with many waiters the head attempts so late that its entry expires before, and nobody is granted a free key",
+			File: sql, Old: "      IF v_fence IS NULL AND v_used + p_weight <= p_limit THEN\n", New: "      IF FALSE THEN\n",
+			Pkg: pkg, Test: "TestAcquire_promotesHead",
+		},
+		{
+			Name: "mysql-refuses-by-an-old-state", Why: "a refusal that let the head in names capacity and a blocker of before",
+			File: sql, Old: "MIN(ends) INTO v_used, v_soon FROM", New: "MIN(ends) INTO v_late, v_soon FROM",
+			Pkg: pkg, Test: "TestAcquire_promotesHead",
+		},
+		{
+			Name: "mysql-lets-in-the-caller-as-a-waiter", Why: "an attempt whose owner is in the queue counts the claims of the waiters behind it",
+			File: sql, Old: "COALESCE(v_number, v_tail + 1));\n        SELECT last", New: "v_tail + 1);\n        SELECT last",
+			Pkg: pkg, Test: "TestAcquire_promotesAhead",
+		},
+		{
+			Name: "mysql-dead-entries-stay", Why: "a dead waiter holds up those behind it",
+			File: sql, Old: "      DELETE FROM distlock_queue WHERE lock_key = p_key AND ends <= v_now;\n      SELECT COUNT(*)", New: "      SELECT COUNT(*)",
+			Pkg: pkg, Test: "TestAcquire_clearsQueue",
+		},
+		{
+			Name: "mysql-pushed-shared-claims-unseen", Why: "of many waiters of a process, those for shared claims learn of their grants only by an attempt",
+			File: "store/mysql/watch.go", Old: "(slot = '' OR pushed = 1)", New: "slot = ''",
+			Pkg: pkg, Test: "TestWatch_many",
+		},
+		{
+			Name: "mysql-renewals-read-all-claims", Why: "the time of a renewal of many claims of a key grows with the square of their number",
+			File: sql, Old: "      STRAIGHT_JOIN distlock_claim c ON c.lock_key = UNHEX(j.k) AND c.slot = UNHEX(j.o)\n      SET", New: "      STRAIGHT_JOIN distlock_claim c ON c.lock_key = UNHEX(j.k) AND CONCAT(c.slot) = UNHEX(j.o)\n      SET",
+			Pkg: pkg, Test: "TestProcedures_renewMany",
+		},
+		{
+			Name: "fence-mysql-same-fence-is-absent", Why: "a holder that writes the same values again is refused on MariaDB",
+			File: "internal/guard/row.go", Old: "	case found && r.Style == MySQL && *current == int64(fence):\n", New: "	case false:\n",
+			Pkg: "fence", Test: "TestRow/mariadb",
+		},
+		{
+			Name: "fence-mysql-never-stale", Why: "a late holder writes on MariaDB",
+			File: "internal/guard/table.go", Old: "	case current == fence:\n", New: "	case current >= fence:\n",
+			Pkg: "fence", Test: "TestTable/mariadb",
+		},
+		{
+			Name: "mysql-forgets-the-floor", Why: "the fences of a forgotten key start below its old ones when the clock was set back",
+			File: verbs, Old: "GREATEST(since, @floor)", New: "since",
+			Pkg: pkg, Test: "TestSweep",
+		},
+	}
+}
