@@ -19,15 +19,20 @@ type cutter struct {
 	open func(link, addr string, life time.Duration, later func(func())) (hold func(ctx context.Context, key string) (trusts func() bool, err error), rival locker, err error)
 }
 
-// cutLink measures for how long two holders trust their lock, after the link of the first was cut.
 func (b *bench) cutLink(addr string) error {
-	const life = time.Second
-	title := fmt.Sprintf("Redis, the holder's link is cut, TTL %v: until when the holder trusts its lock, after the rival's Lock returned", life)
+	return b.cutTable("Redis", addr, time.Second,
+		cutter{"distlock", b.short(20, 1), cutOurs}, cutter{"rueidislock, 1 key", b.short(5, 1), cutRueidislock})
+}
+
+// cutTable measures for how long two holders trust their lock, after the link of the first was cut.
+// The first library is distlock.
+func (b *bench) cutTable(server, addr string, life time.Duration, all ...cutter) error {
+	title := fmt.Sprintf("%s, the holder's link is cut, TTL %v: until when the holder trusts its lock, after the rival's Lock returned", server, life)
 	if !b.pick(title) {
 		return nil
 	}
 	t := table{Title: title, Columns: []column{{"runs", ""}, {"overlaps", ""}, worst, {"p50", "s"}}}
-	for _, c := range []cutter{{"distlock", b.short(20, 1), cutOurs}, {"rueidislock, 1 key", b.short(5, 1), cutRueidislock}} {
+	for _, c := range all {
 		var overlaps []time.Duration
 		bad := 0
 		for i := range c.runs {

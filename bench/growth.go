@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -36,9 +37,12 @@ type growing struct {
 	measure func(ctx context.Context, b *bench, s driver.Store, n int) (time.Duration, error)
 }
 
+// waitersFile is the name of the plot of waiters.
+const waitersFile = "growth-waiters"
+
 func growings() []growing {
 	return []growing{
-		{"growth-waiters", "many waiters of one name, a Locker each: time for each grant", "waiters", "time for each grant", grants},
+		{waitersFile, "many waiters of one name, a Locker each: time for each grant", "waiters", "time for each grant", grants},
 		{"growth-leases", "many leases held: Lock and Unlock of another name", "leases held", "time for Lock and Unlock", besideLeases},
 		{"growth-renewal", "many leases held: renewal of all, time for each", "leases held", "time for each renewal", renewalOfAll},
 		{"growth-names", "many names used in random order: Lock and Unlock", "names", "time for Lock and Unlock", amongNames},
@@ -68,10 +72,27 @@ func (b *bench) growth() error {
 			if err != nil {
 				return err
 			}
+			if g.file == waitersFile {
+				t.Goals = flat(t, b.sizes())
+			}
 			b.report(t)
 		}
 	}
 	return nil
+}
+
+// flat returns the goals of a grant: with many waiters it takes about as long as with a hundred.
+func flat(t table, sizes []float64) (goals []goal) {
+	few := slices.Index(sizes, 100)
+	for _, r := range t.Rows {
+		for at, n := range sizes {
+			if few >= 0 && (n == 4000 || n == 10_000 && r.Name == "Redis") {
+				what := fmt.Sprintf("%s: time with %.0f waiters, times that with 100", r.Name, n)
+				goals = append(goals, atMost(what, r.Values[at]/r.Values[few], 1.5))
+			}
+		}
+	}
+	return goals
 }
 
 // sizes are the sizes that are measured.
@@ -79,7 +100,7 @@ func (b *bench) sizes() []float64 {
 	if b.quick {
 		return []float64{10}
 	}
-	return []float64{10, 100, 1000, 10_000}
+	return []float64{10, 100, 1000, 4000, 10_000}
 }
 
 // grow measures all points of one table in interleaved rounds. A point that was not done in its
@@ -157,6 +178,9 @@ func (b *bench) point(g growing, store backend, n int) (time.Duration, error) {
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		err = cause
 	}
+	if errors.Is(err, context.DeadlineExceeded) { // the store did not answer in time
+		err = errNotDone
+	}
 	return d, err
 }
 
@@ -171,6 +195,11 @@ func (b *bench) backends(later func(func())) ([]backend, error) {
 		return nil, err
 	}
 	b.notePostgres(pg)
+	var maria *testenv.MariaDBServer
+	if err := e.do(func() { maria = testenv.MariaDB(e, testenv.Fsync()) }); err != nil {
+		return nil, err
+	}
+	b.noteMariaDB(maria)
 	return []backend{
 		{"Redis", func(later func(func())) (driver.Store, error) {
 			addrs, err := b.startRedis(1, later)
@@ -190,6 +219,17 @@ func (b *bench) backends(later func(func())) ([]backend, error) {
 			}
 			return openTable(url, later)
 		}},
+		{"MariaDB", func(later func(func())) (driver.Store, error) {
+			e, err := newEnv(later)
+			if err != nil {
+				return nil, err
+			}
+			var url string
+			if err := e.do(func() { url = maria.Database(e) }); err != nil {
+				return nil, err
+			}
+			return openMaria(url, later)
+		}},
 		{"SQLite", func(later func(func())) (driver.Store, error) {
 			e, err := newEnv(later)
 			if err != nil {
@@ -201,6 +241,18 @@ func (b *bench) backends(later func(func())) ([]backend, error) {
 			}
 			later(func() { _ = s.Close() })
 			return s, nil
+		}},
+		{"etcd", func(later func(func())) (driver.Store, error) {
+			e, err := newEnv(later)
+			if err != nil {
+				return nil, err
+			}
+			var server *testenv.EtcdCluster
+			if err := e.do(func() { server = testenv.Etcd(e, testenv.Fsync()) }); err != nil {
+				return nil, err
+			}
+			b.noteEtcd(server.Members[0].Addr)
+			return etcdStore(server.Members[0].Addr, later)
 		}},
 		{"memory", func(func(func())) (driver.Store, error) { return mem.New(), nil }},
 	}, nil

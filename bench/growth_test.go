@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -40,10 +41,29 @@ func TestGrow_notDone(t *testing.T) {
 		if want := []int{10, 100, 1000, 10, 100, 10, 100}; !equal(tried, want) {
 			t.Errorf("sizes %v, want %v", tried, want)
 		}
-		if want := []float64{0.01, 0.1, math.Inf(1), math.Inf(1), 10}; !equal(got.Rows[0].Values, want) {
+		if want := []float64{0.01, 0.1, math.Inf(1), math.Inf(1), math.Inf(1), 10}; !equal(got.Rows[0].Values, want) {
 			t.Errorf("%v, want %v", got.Rows[0].Values, want)
 		}
 	})
+}
+
+// A grant with 4,000 waiters may take half as long again as with 100, and on Redis also with
+// 10,000.
+func TestFlat(t *testing.T) {
+	sizes := []float64{10, 100, 4000, 10_000}
+	goals := flat(table{Rows: []row{
+		{"Redis", []float64{9, 2, 3, 3.5}}, {"SQLite", []float64{9, 2, math.Inf(1), math.Inf(1)}},
+	}}, sizes)
+	var got []bool
+	for _, g := range goals {
+		got = append(got, g.Reached)
+	}
+	if want := []bool{true, false, false}; !slices.Equal(got, want) {
+		t.Errorf("%v of %v, want %v", got, goals, want)
+	}
+	if goals := flat(table{Rows: []row{{"Redis", []float64{1}}}}, []float64{10}); len(goals) > 0 {
+		t.Errorf("a quick run has the goals %v", goals)
+	}
 }
 
 func equal[T int | float64](a, b []T) bool {

@@ -6,8 +6,8 @@
 //	cd bench && go run . all
 //
 // Without a name it lists the benchmarks. The command starts the servers that it needs on free
-// loopback ports, and stops them at the end. Redis has no persistence, and PostgreSQL waits for its
-// disk.
+// loopback ports, and stops them at the end. Redis has no persistence; PostgreSQL, MariaDB and etcd
+// wait for their disk.
 //
 // The benchmark all also writes its results to results.json, and makes docs/benchmarks.md and the
 // plots in docs/img of them.
@@ -49,8 +49,12 @@ func suites() []suite {
 		{"redis", "one Redis server; with redislock, redsync and rueidislock", (*bench).redis},
 		{"redlock", "three and five Redis servers; with redsync", (*bench).redlock},
 		{"postgres", "one PostgreSQL server; with pglock", (*bench).postgres},
+		{"etcd", "one etcd server; with concurrency.Mutex", (*bench).etcd},
+		{"mysql", "one MariaDB server", (*bench).mysql},
 		{"sqlite", "a file", (*bench).sqlite},
+		{"locks", "the service Locks of a lock server on a file", (*bench).locks},
 		{"cli", "the time that distlock run adds to a command", (*bench).cli},
+		{"server", "the lock server; with bare calls and with the lock service of etcd", (*bench).server},
 		{"growth", "costs by waiters, leases, names, permits and shared holders, on every store", (*bench).growth},
 	}
 }
@@ -76,6 +80,9 @@ type config struct {
 func exec(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if len(args) > 0 && args[0] == childWord {
 		return child(ctx, args[1:], stdin, stdout, stderr)
+	}
+	if len(args) > 0 && args[0] == serverWord {
+		return serveChild(ctx, stdin, stdout, stderr)
 	}
 	c, err := parse(args, stderr)
 	switch {

@@ -39,17 +39,17 @@ func TestRender(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"| Redis, free key | 100 \u00b5s | 2.00 | **1.25** |  |  |  |  |  |",
-		"| one key | 300,000/s | 6.67 |  |  | 0.01 |  |  |  |",
+		"| Redis, free key | 100 \u00b5s | 2.00 | **1.25** |  |  |  |  |  |  |",
+		"| one key | 300,000/s | 6.67 |  |  | 0.01 |  |  |  |  |",
 		"| Redis, free key | p50: at most 1.4 | 2 | **no** |",
 		"| one key | rate: at least 30<br>worst: under 1s | 100<br>5ms | yes<br>yes |",
 		"- Redis, free key: p50: 2 (goal: at most 1.4); redislock is 1.25 times as fast. The others have no fencing token.",
-		"| two holders after a cut link, at worst; below zero: never | -103 ms |  |  |  | 501 ms |  |  |",
+		"| two holders after a cut link, at worst; below zero: never | -103 ms |  |  |  |  | 501 ms |  |  |  |  |",
 		"| waiters | 1.00 ms; 1.10 | 1.00 ms; 100 not done in 20 s | 1.00 \u00b5s; 4.00 |",
 		"- waiters: SQLite 100 not done in 20 s; memory 4.00 times as long at 100 as at 10.",
 		"**The machine was busy (load 1.5 on 2 cores before the run)",
 		"![waiters](img/growth-waiters.svg)",
-		"Not measured yet: core, redlock, postgres, sqlite, cli.",
+		"Not measured yet: core, redlock, postgres, etcd, mysql, sqlite, locks, cli, server.",
 		"| redis | 2026-01-02 | 1.50 | 7 of 500ms |",
 		"Redis 7.0.",
 	} {

@@ -40,7 +40,7 @@ func (b *bench) advisoryHandOff(url string) error {
 		{"raw: unlock, to a waiter in pg_advisory_lock (pgx)", rawAdvisoryHandOff},
 		wakeLocker(peer{"distlock", func(url string, later func(func())) (locker, error) { return openAdvisory(url, later) }}),
 	}
-	return b.wakeTable(title, url, all, "p50, times the bare one", 1.5)
+	return b.wakeTable(title, url, all, times("p50, times the bare one", 1.5))
 }
 
 func openAdvisory(url string, later func(func())) (ours, error) {
@@ -120,7 +120,7 @@ func rawAdvisoryHandOff(url string, later func(func())) (func(context.Context) (
 		if err := run(conns[0], "pg_advisory_lock"); err != nil {
 			return 0, err
 		}
-		d, err := handOver(func() error { return run(conns[1], "pg_advisory_lock") }, func() error { return run(conns[0], "pg_advisory_unlock") })
+		d, err := handOver(func() error { return run(conns[1], "pg_advisory_lock") }, func() error { return run(conns[0], "pg_advisory_unlock") }, settle)
 		return d, errors.Join(err, run(conns[1], "pg_advisory_unlock"))
 	}, nil
 }

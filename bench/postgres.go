@@ -117,24 +117,31 @@ func (b *bench) leaseHandOff(url string) error {
 		wakeLocker(peer{"distlock", func(url string, later func(func())) (locker, error) { return openLease(url, later) }}),
 		wakeLocker(peer{"pglock, a lease of 1 s: it polls once a lease", openPglock(time.Second)}),
 	}
-	return b.wakeTable(title, url, all, "p50, times one bare statement", 3)
+	return b.wakeTable(title, url, all, times("p50, times one bare statement", 3))
 }
 
-// leasesRenewed measures the renewal of many claims in one statement.
 func (b *bench) leasesRenewed(url string) error {
+	return b.renewTable("PostgreSQL lease", url, func(url string, later func(func())) (driver.Store, error) { return openTable(url, later) })
+}
+
+// renewTable measures the renewal of many claims in one statement.
+func (b *bench) renewTable(name, url string, open func(url string, later func(func())) (driver.Store, error)) error {
 	const claims = 1000
-	title := fmt.Sprintf("PostgreSQL lease, %d claims held: one renewal of all", claims)
+	title := fmt.Sprintf("%s, %d claims held: one renewal of all", name, claims)
 	if !b.pick(title) {
 		return nil
 	}
-	one := func(url string, later func(func())) (pair, error) {
-		s, rs, err := holdMany(url, 1, later)
-		return renewing(s, rs), err
+	renewing := func(n int) func(url string, later func(func())) (pair, error) {
+		return func(url string, later func(func())) (pair, error) {
+			s, err := open(url, later)
+			if err != nil {
+				return nil, err
+			}
+			rs, err := claimMany(b.ctx, s, n, driver.Whole, driver.Whole, func(i int) string { return fmt.Sprint("held/", n, "/", i) })
+			return renewal(s, rs), err
+		}
 	}
-	many := func(url string, later func(func())) (pair, error) {
-		s, rs, err := holdMany(url, claims, later)
-		return renewing(s, rs), err
-	}
+	one, many := renewing(1), renewing(claims)
 	figures, err := b.compare(title, 1, b.each, onFreeKeys(url, way{"1 claim", one}, 1), onFreeKeys(url, way{"1000 claims", many}, 1))
 	if err != nil {
 		return err
@@ -166,25 +173,9 @@ func openLease(url string, later func(func())) (ours, error) {
 	return newDistlock(s, later, distlock.TTL(ttl))
 }
 
-func holdMany(url string, n int, later func(func())) (*postgres.Store, []driver.Renewal, error) {
-	s, err := openTable(url, later)
-	if err != nil {
-		return nil, nil, err
-	}
-	var rs []driver.Renewal
-	for i := range n {
-		r := driver.Request{ID: driver.ID{Key: fmt.Sprint("held/", n, "/", i), Owner: rand.Text()}, Weight: driver.Whole, Limit: driver.Whole, TTL: time.Hour}
-		if _, err := s.Acquire(context.Background(), r); err != nil {
-			return nil, nil, err
-		}
-		rs = append(rs, driver.Renewal{ID: r.ID, TTL: time.Hour})
-	}
-	return s, rs, nil
-}
-
-func renewing(s *postgres.Store, rs []driver.Renewal) pair {
+func renewal(s driver.Store, rs []driver.Renewal) pair {
 	return func(ctx context.Context, _ string) error {
-		for _, r := range s.RenewAll(ctx, rs) {
+		for _, r := range driver.RenewAll(ctx, s, rs) {
 			if r.Err != nil {
 				return r.Err
 			}

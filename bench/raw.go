@@ -33,10 +33,10 @@ return 0`)
 	// the same rule.
 	rawSame = client.NewLuaScript(`local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
-local fence = string.format('%.0f', math.max((redis.call('HGET', KEYS[2], 'last') or 0) + 128, now))
+local last = string.match(redis.call('GET', KEYS[2]) or '0', '^%d+')
+local fence = string.format('%.0f', math.max(last + 128, now))
 if not redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return '' end
-redis.call('HSET', KEYS[2], 'last', fence, 'owner', ARGV[1], 'claim', '1073741824 1073741824 ' .. fence .. ' ' .. fence .. ' 0 ' .. #ARGV[3] .. ' 0\n' .. ARGV[3])
-redis.call('PEXPIRE', KEYS[2], 600000)
+redis.call('SET', KEYS[2], fence .. '\n' .. #ARGV[1] .. ' ' .. ARGV[1] .. fence .. ' 0 ' .. #ARGV[3] .. ' 0\n' .. ARGV[3], 'PX', 600000)
 return fence`)
 )
 
@@ -69,7 +69,7 @@ func rawWithFence(c client.Client) pair {
 func rawWithData(c client.Client) pair {
 	return func(ctx context.Context, key string) error {
 		owner := rand.Text()
-		fence, err := rawSame.Exec(ctx, c, []string{key, "{" + key + "}:c"}, []string{owner, millis, who}).ToString()
+		fence, err := rawSame.Exec(ctx, c, []string{key, "{" + key + "}:m"}, []string{owner, millis, who}).ToString()
 		if err != nil || fence == "" {
 			return errors.Join(errTaken, err)
 		}
@@ -137,4 +137,5 @@ const (
 	wayFenced
 	waySame
 	wayOurs
+	wayRedislock
 )

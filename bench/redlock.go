@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-redsync/redsync/v4"
 	client "github.com/redis/rueidis"
 
 	"github.com/distlock/distlock/driver"
@@ -76,13 +77,19 @@ func (b *bench) majority(addrs []string, workers int) error {
 		return err
 	}
 	t := table{Title: title, Columns: []column{
-		perSecond, ratio, p50, {"p50 ratio", "x"}, worst, {"failed", ""}, {"client CPU", "s"}, {"servers CPU", "s"},
+		perSecond, ratio, p50, {"p50 ratio", "x"}, worst, {"failed", ""}, clientCPU, serverCPU,
 	}}
 	for i, f := range figures {
+		client, server := typical(costs[i])
 		t.Rows = append(t.Rows, row{all[i].name, []float64{
 			f.Rate, f.Rate / figures[0].Rate, f.P50.Seconds(), f.P50.Seconds() / figures[0].P50.Seconds(), f.Worst.Seconds(), f.Failed,
-			median(costs[i], func(c cost) float64 { return c.client }), median(costs[i], func(c cost) float64 { return c.servers }),
+			client, server,
 		}})
+	}
+	ours := figures[majorityOurs]
+	t.Goals = []goal{
+		atMost("p50, times that of redsync with fail-fast", ours.P50.Seconds()/figures[majorityFast].P50.Seconds(), noise),
+		atMost("p50, times the bare one", ours.P50.Seconds()/figures[majorityRaw].P50.Seconds(), 1.15),
 	}
 	if workers > 1 {
 		t.Goals = []goal{
@@ -97,6 +104,13 @@ func (b *bench) majority(addrs []string, workers int) error {
 // A cost is the CPU time of one pair in seconds. Where client and servers share the cores, it
 // decides the rate, and other work on the machine changes it little.
 type cost struct{ client, servers float64 }
+
+var clientCPU, serverCPU = column{"client CPU", "s"}, column{"server CPU", "s"}
+
+// typical returns the medians of costs.
+func typical(all []cost) (client, servers float64) {
+	return median(all, func(c cost) float64 { return c.client }), median(all, func(c cost) float64 { return c.servers })
+}
 
 // costs runs all ways alternately, and returns their medians, and the cost of each round.
 func (b *bench) costs(title string, addrs []string, workers int, all []majorityWay) ([]figure, [][]cost, error) {
@@ -159,6 +173,8 @@ const (
 	majorityRaw = iota
 	majoritySame
 	majorityOurs
+	majorityAll // redsync waits for all servers
+	majorityFast
 )
 
 func majorities() []majorityWay {
@@ -194,6 +210,11 @@ func majorities() []majorityWay {
 		}},
 		{"redsync", func(_ context.Context, addrs []string, later func(func())) (pair, error) {
 			return pairOf(newRedsync(addrs, 0, later)), nil
+		}},
+		{"redsync with fail-fast", func(_ context.Context, addrs []string, later func(func())) (pair, error) {
+			r := newRedsync(addrs, 0, later)
+			r.opts = append(r.opts, redsync.WithFailFast(true))
+			return pairOf(r), nil
 		}},
 	}
 }

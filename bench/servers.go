@@ -61,6 +61,13 @@ func (b *bench) notePostgres(p *testenv.PostgresServer) {
 	}
 }
 
+// noteMariaDB records the version of a server for the page.
+func (b *bench) noteMariaDB(m *testenv.MariaDBServer) {
+	if rows, err := m.Query(b.ctx, "select version()"); err == nil {
+		b.versions["MariaDB"], _, _ = strings.Cut(rows[0][0], "-")
+	}
+}
+
 // word returns the word that follows a label in a text.
 func word(text, label string) string {
 	_, rest, _ := strings.Cut(text, label)

@@ -26,28 +26,61 @@ func (b *bench) wakeUp(addr string) error {
 	for _, p := range append(peers(), byDefault()...) {
 		all = append(all, wakeLocker(p))
 	}
-	return b.wakeTable(title, addr, all, "p50, times the bare one", 1.6)
+	return b.wakeTable(title, addr, all, times("p50, times the bare one", 1.5))
 }
 
-// wakeTable measures wake-ups alternately, and reports them. The second is distlock; its limit is a
-// multiple of the first.
-func (b *bench) wakeTable(title, addr string, all []waking, what string, limit float64) error {
+// times returns the goal of at most a multiple of the bare one.
+func times(what string, limit float64) func(bare, ours time.Duration) goal {
+	return func(bare, ours time.Duration) goal { return atMost(what, ours.Seconds()/bare.Seconds(), limit) }
+}
+
+// wakeTable measures wake-ups alternately, and reports them. The first is the bare one, and the
+// second is distlock, which has a goal.
+func (b *bench) wakeTable(title, addr string, all []waking, aim func(bare, ours time.Duration) goal) error {
+	figures, err := b.wakes(title, addr, all)
+	if err != nil {
+		return err
+	}
+	b.reportWakes(title, all, figures, aim(figures[0].P50, figures[1].P50))
+	return nil
+}
+
+func (b *bench) reportWakes(title string, all []waking, figures []figure, aim goal) {
+	t := table{Title: title, Columns: []column{p50, ratio, worst}, Goals: []goal{aim}}
+	base := figures[0].P50.Seconds()
+	for i, f := range figures {
+		t.Rows = append(t.Rows, row{all[i].name, []float64{f.P50.Seconds(), f.P50.Seconds() / base, f.Worst.Seconds()}})
+	}
+	b.report(t)
+}
+
+// wakes measures wake-ups alternately.
+func (b *bench) wakes(title, addr string, all []waking) ([]figure, error) {
 	var s stack
 	defer s.undo()
 	wakes := make([]func(context.Context) (time.Duration, error), len(all))
 	for i, w := range all {
 		var err error
 		if wakes[i], err = w.open(addr, s.push); err != nil {
-			return fmt.Errorf("%s: %w", w.name, err)
+			return nil, fmt.Errorf("%s: %w", w.name, err)
 		}
 	}
+	names := make([]string, len(all))
+	for i, w := range all {
+		names[i] = w.name
+	}
+	return b.wakeRounds(title, names, wakes)
+}
+
+// wakeRounds measures wake-ups alternately.
+func (b *bench) wakeRounds(title string, names []string, wakes []func(context.Context) (time.Duration, error)) ([]figure, error) {
 	least := uint64(b.short(3, 1))
-	figures, err := b.rotate(title, len(all), func(i int) (f figure, err error) {
+	return b.rotate(title, len(wakes), func(i int) (f figure, err error) {
 		var spans histogram
 		for until := time.Now().Add(2 * b.each); time.Now().Before(until) || spans.total < least; {
 			d, err := wakes[i](b.ctx)
 			if err != nil {
-				return f, fmt.Errorf("%s: %w", all[i].name, err)
+				return f, fmt.Errorf("%s: %w", names[i], err)
 			}
 			f.Worst = max(f.Worst, d)
 			spans.add(d)
@@ -55,17 +88,6 @@ func (b *bench) wakeTable(title, addr string, all []waking, what string, limit f
 		f.P50 = spans.p50()
 		return f, nil
 	})
-	if err != nil {
-		return err
-	}
-	t := table{Title: title, Columns: []column{p50, ratio, worst}}
-	base := figures[0].P50.Seconds()
-	for i, f := range figures {
-		t.Rows = append(t.Rows, row{all[i].name, []float64{f.P50.Seconds(), f.P50.Seconds() / base, f.Worst.Seconds()}})
-	}
-	t.Goals = []goal{atMost(what, figures[1].P50.Seconds()/base, limit)}
-	b.report(t)
-	return nil
 }
 
 // settle gives a waiter time to enter the queue, and to block.
@@ -74,9 +96,9 @@ func settle() { time.Sleep(5*time.Millisecond + rand.N(5*time.Millisecond)) }
 // missed is the longest wait for a wake-up. A wake-up that takes longer counts as this long.
 const missed = 2 * time.Second
 
-// handOver starts wait, and calls give when wait blocks. It returns the time from the call of give
-// to the end of wait.
-func handOver(wait, give func() error) (time.Duration, error) {
+// handOver starts wait, and calls give after settle, when wait blocks. It returns the time from the
+// call of give to the end of wait.
+func handOver(wait, give func() error, settle func()) (time.Duration, error) {
 	type end struct {
 		at  time.Time
 		err error
@@ -96,7 +118,9 @@ func handOver(wait, give func() error) (time.Duration, error) {
 }
 
 // wakeLocker measures a library, with a client for each of the two processes.
-func wakeLocker(p peer) waking {
+func wakeLocker(p peer) waking { return wakeAfter(p, settle) }
+
+func wakeAfter(p peer, settle func()) waking {
 	return waking{p.name, func(addr string, later func(func())) (func(context.Context) (time.Duration, error), error) {
 		first, err := p.open(addr, later)
 		if err != nil {
@@ -121,7 +145,7 @@ func wakeLocker(p peer) waking {
 			d, err := handOver(func() (err error) {
 				next, err = second.lock(limited, name)
 				return err
-			}, h.unlock)
+			}, h.unlock, settle)
 			switch {
 			case err != nil && limited.Err() != nil && ctx.Err() == nil:
 				return missed, nil
@@ -146,7 +170,7 @@ func wakeBaton() waking {
 		}
 		return func(ctx context.Context) (time.Duration, error) {
 			return handOver(func() error { return takeBaton(ctx, second, "wake-baton") },
-				func() error { return passBaton(ctx, first, "wake-baton") })
+				func() error { return passBaton(ctx, first, "wake-baton") }, settle)
 		}, nil
 	}}
 }
