@@ -98,17 +98,19 @@ type Result struct {
 	Used int64
 
 	// Ahead is the number of live queue entries before the owner's, or in the whole queue if the
-	// owner has none. It is 0 if granted.
+	// owner has none. It is 0 if granted. Up to 16 it is exact. Above, there are at least that many:
+	// a store may stop counting at 17.
 	Ahead int
 
 	// Behind is the number of live queue entries behind the owner's, 0 if it has none. If
-	// granted, it is the length of the queue.
+	// granted, it is the length of the queue. Above 16, there are at least that many, as for Ahead.
 	Behind int
 
 	// Retry is the time until the first blocker ends by itself. The blockers are all live claims
 	// if there is no capacity, and the queue entries before the owner's, or all entries if it
-	// has none. When Retry has passed by the store's clock, that blocker has ended. 0 means that
-	// the store does not know, or that the claim was granted.
+	// has none. When Retry has passed by the store's clock, that blocker has ended, or was
+	// renewed. 0 means that the store does not know, that 17 entries or more are ahead, or that
+	// the claim was granted.
 	Retry time.Duration
 
 	// Blocker is one live claim if there is no capacity, and otherwise a queue entry before the
@@ -152,7 +154,7 @@ type Renewal struct {
 
 // Renewed is the answer to one of the renewals of [RenewAll].
 type Renewed struct {
-	Behind int   // length of the queue of the key
+	Behind int   // length of the queue of the key, as in Result
 	Err    error // nil, or the error that Renew would have returned
 }
 
@@ -177,6 +179,10 @@ type Features struct {
 	// AnyServer says that the calls of one owner may go through several stores on the same backend
 	// at the same time, as through two lock servers. See "Several stores" in the package comment.
 	AnyServer bool
+
+	// Batch says that Acquires at the same time cost less than the same calls one after another.
+	// Then the waiters of a process that only keep their queue entries attempt together.
+	Batch bool
 
 	// MinTTL and MaxTTL bound Request.TTL and Renewal.TTL, but not Request.QueueTTL. MaxTTL 0
 	// means that every TTL is supported, up to the longest Duration.

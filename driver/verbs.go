@@ -33,7 +33,7 @@ type Watcher interface {
 type Wake struct {
 	Granted bool
 	Fence   uint64 // of the grant, as in Result
-	Behind  int    // length of the queue behind it
+	Behind  int    // length of the queue behind it, as in Result
 }
 
 // A Shower is a store that returns the claims and queue entries of one key.

@@ -149,8 +149,8 @@ func sizeFaults() []fault {
 				return out
 			}
 		}},
-		{"the queue is counted to a hundred", []string{"long queue"}, answers(func(_ *bent, _ driver.Request, res *driver.Result) {
-			res.Ahead = min(res.Ahead, 100)
+		{"the queue is counted to sixteen", []string{"long queue"}, answers(func(_ *bent, _ driver.Request, res *driver.Result) {
+			res.Ahead = min(res.Ahead, 16)
 		})},
 		{"Show ends after a hundred", []string{"long queue"}, shown(func(_ *bent, cs []driver.Claim) []driver.Claim {
 			return slices.Clip(cs[:min(len(cs), 100)])

@@ -3,6 +3,7 @@ package drivertest
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/distlock/distlock/driver"
@@ -42,6 +43,23 @@ func capacityFaults() []fault {
 					return driver.Result{}, err
 				}
 				r.Weight, r.Limit = 1, driver.Whole
+				return b.mem.Acquire(ctx, r)
+			}
+		}},
+		{"the first attempt after an expiry is refused", []string{"slots at once"}, func(b *bent) {
+			ends := map[string]time.Time{} // of the first slot on each key
+			var mu sync.Mutex
+			b.acquire = func(ctx context.Context, r driver.Request) (driver.Result, error) {
+				mu.Lock()
+				end, ok := ends[r.Key]
+				if !ok && r.Limit == 2 {
+					ends[r.Key] = time.Now().Add(r.TTL)
+				} else if ok && !end.IsZero() && !time.Now().Before(end) {
+					ends[r.Key] = time.Time{}
+					mu.Unlock()
+					return driver.Result{Used: r.Limit}, nil
+				}
+				mu.Unlock()
 				return b.mem.Acquire(ctx, r)
 			}
 		}},

@@ -234,6 +234,21 @@ func showFaults() []fault {
 				return out
 			}
 		}},
+		{"RenewAll brings back", []string{"ended"}, func(b *bent) {
+			b.renewAll = func(ctx context.Context, rs []driver.Renewal) []driver.Renewed {
+				out := b.mem.RenewAll(ctx, rs)
+				for i, r := range rs {
+					b.mu.Lock()
+					was, ok := b.requests[r.ID]
+					b.mu.Unlock()
+					if ok && errors.Is(out[i].Err, driver.ErrNotHeld) {
+						was.TTL = r.TTL
+						_, out[i].Err = b.mem.Acquire(ctx, was)
+					}
+				}
+				return out
+			}
+		}},
 		{"RenewAll answers out of order", []string{"renew all"}, func(b *bent) {
 			b.renewAll = func(ctx context.Context, rs []driver.Renewal) []driver.Renewed {
 				out := b.mem.RenewAll(ctx, rs)

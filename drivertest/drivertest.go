@@ -24,6 +24,10 @@ type Env struct {
 	// quarter of it needs a longer one.
 	TTL time.Duration
 
+	// Grain is the largest error of the durations that the store reports, such as a second if the
+	// store counts whole seconds. 0 means that their error is small compared with the TTL.
+	Grain time.Duration
+
 	// Restart returns a store with the same claims, after a restart of the store or of its client.
 	// The store s is not used again. If nil, the rule is skipped.
 	Restart func(t testing.TB, s driver.Store) driver.Store
@@ -38,6 +42,10 @@ type Env struct {
 	// virtual time the ten minutes for which a store may remember a fence have passed. In real
 	// time the count must exclude remembered fences. If nil, only driver.List is used.
 	Leftovers func(t testing.TB, s driver.Store) int
+
+	// Raise sets the last fence of a key that has no claims, as if that fence had been granted. If
+	// nil, the rule about the last fences runs in virtual time only.
+	Raise func(t testing.TB, s driver.Store, key string, fence uint64)
 
 	// Server is the TCP address of the store's server, for Faults.
 	Server string

@@ -29,7 +29,7 @@ const (
 	restart
 	second // env has another store over the same claims
 	virtual
-	eve // the store is opened when the clock has nearly used up the fences
+	eve // Env.Raise, or the store is opened when the clock has nearly used up the fences
 )
 
 // String lists the set.
@@ -37,7 +37,7 @@ func (n need) String() string {
 	words := []string{
 		"fence", "floor", "count", "queue", "value", "keep", "expiry", "detached", "any server", "a longest TTL",
 		"watch", "show", "list", "break", "Env.Restart", "Env.Second or Env.Through", "virtual time",
-		"virtual time, centuries of it",
+		"Env.Raise, or centuries of virtual time",
 	}
 	var in []string
 	for i, w := range words {
@@ -69,7 +69,8 @@ func abilities(ctx context.Context, env Env, s driver.Store, key string) need {
 		expiry: f.Expiry, detached: f.Detached, anyServer: f.AnyServer, maxTTL: f.MaxTTL > 0,
 		watch: driver.Watch(ctx, s, driver.ID{Key: key, Owner: "nobody"}) != nil,
 		show:  has(showErr), list: has(listErr), breaks: has(breakErr),
-		restart: env.Restart != nil, second: env.hasSecond(), virtual: env.Virtual, eve: env.Virtual,
+		restart: env.Restart != nil, second: env.hasSecond(), virtual: env.Virtual,
+		eve: env.Virtual || env.Raise != nil,
 	} {
 		if ok {
 			n |= bit

@@ -42,7 +42,7 @@ func newProbe(t testing.TB, env Env, s driver.Store) *probe {
 	// to notice the end of a claim, and cleans up in rounds.
 	p.patience, p.grain = p.ttl/10, p.ttl/100
 	if !env.Virtual {
-		p.patience, p.grain = max(p.ttl, 2*time.Second), p.ttl/4
+		p.patience, p.grain = max(p.ttl, 2*time.Second), max(p.ttl/4, env.Grain)
 	}
 	p.until = time.Now().Add(p.long)
 	return p

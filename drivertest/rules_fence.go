@@ -93,6 +93,12 @@ func fenceRules() []rule {
 			needs: fence | eve,
 			check: func(p *probe) {
 				a := p.exclusive()
+				if !p.has(virtual) {
+					p.useUp(p.exclusive)
+					p.key += "2"
+					p.useUp(p.shared)
+					return
+				}
 				if p.grant(a).Fence < driver.MaxFence-2*driver.MaxAhead {
 					return // fences do not follow the clock, and no rule can use them up
 				}
@@ -118,6 +124,22 @@ func fenceRules() []rule {
 func eveOfFences() time.Time { return time.UnixMicro(int64(driver.MaxFence)).Add(-eveLasts) }
 
 const eveLasts = 30 * time.Minute
+
+// useUp raises the last fence of the key, and acquires the key until no fences are left.
+func (p *probe) useUp(next func() driver.Request) {
+	a := next()
+	p.grant(a)
+	p.release(a.ID, nil)
+	p.env.Raise(p.t, p.store, p.key, driver.MaxFence-3*driver.Span)
+	for range 2 {
+		a = next()
+		if got := p.grant(a).Fence; got > driver.MaxFence-driver.Span {
+			p.wrong("granted the fence %d, though not all of its Span are below MaxFence", got)
+		}
+		p.release(a.ID, nil)
+	}
+	p.unavailable(next())
+}
 
 // unavailable makes a request that the store cannot grant because no fences are left.
 func (p *probe) unavailable(r driver.Request) {

@@ -1,6 +1,8 @@
 package drivertest
 
 import (
+	"errors"
+	"fmt"
 	"time"
 
 	"github.com/distlock/distlock/driver"
@@ -55,6 +57,19 @@ func lifeRules() []rule {
 			},
 		},
 		{
+			name:     "slots at once",
+			sentence: "the first attempt after the end of a claim finds its capacity",
+			needs:    expiry | count,
+			check: func(p *probe) {
+				a, b := p.short(p.slot(2)), p.slot(2)
+				p.grant(a)
+				born := p.last
+				p.grant(b)
+				time.Sleep(time.Until(born.ended.Add(p.ttl + p.patience)))
+				p.grant(p.slot(2))
+			},
+		},
+		{
 			name:     "renew",
 			sentence: "a renewed claim lives for the new TTL, counted from the renewal",
 			needs:    expiry,
@@ -98,10 +113,21 @@ func lifeRules() []rule {
 				c := p.short(p.exclusive())
 				d := on(c, p.key+"2")
 				p.grant(d)
+				var together []driver.Renewal
+				for i, r := range []driver.Request{p.exclusive(), p.exclusive(), p.shared()} {
+					r = on(p.short(r), fmt.Sprint(p.key, "-", i))
+					p.grant(r)
+					together = append(together, driver.Renewal{ID: r.ID, TTL: p.long})
+				}
 				p.grant(c)
 				p.outlive(p.last, p.ttl)
 				p.release(d.ID, driver.ErrNotHeld)
 				p.renew(c.ID, p.long, nil, driver.ErrNotHeld)
+				for i, got := range p.renewAll(together) {
+					if !errors.Is(got.Err, driver.ErrNotHeld) {
+						p.fail("RenewAll, answer %d: error %v, want ErrNotHeld", i, got.Err)
+					}
+				}
 				p.grant(p.exclusive())
 			},
 		},

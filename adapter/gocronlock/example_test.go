@@ -93,6 +93,6 @@ func ExampleElector_Close() {
 
 	elector.Close() // resigns, so that another process is elected at once
 	leader, err := election.Leader(context.Background(), "schedulers")
-	fmt.Println(leader.Term, err)
+	fmt.Println(leader.Fence, err)
 	// Output: 0 <nil>
 }

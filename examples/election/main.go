@@ -55,7 +55,7 @@ func candidate(ctx context.Context, file, me string) error {
 	return e.Run(ctx, name, func(ctx context.Context, t *distlock.Term) error {
 		// The term is a fencing token. Send it with every action of the leader, and let the
 		// resource reject a lower one.
-		if err := t.Publish(ctx, fmt.Appendf(nil, "%s, term %d", me, t.Number())); err != nil {
+		if err := t.Publish(ctx, fmt.Appendf(nil, "%s, term %d", me, t.Fence())); err != nil {
 			return err
 		}
 		<-ctx.Done()
@@ -100,10 +100,10 @@ func watch(ctx context.Context, e *distlock.Election, candidates map[string]*pro
 		switch {
 		case err != nil:
 			return err
-		case leader.Term == 0 || leader.Term == last.Term || len(leader.Value) == 0:
+		case leader.Fence == 0 || leader.Fence == last.Fence || len(leader.Value) == 0:
 			continue // no leader, the same leader, or one that has not published yet
-		case leader.Term < last.Term:
-			return fmt.Errorf("term %d after %d", leader.Term, last.Term)
+		case leader.Fence < last.Fence:
+			return fmt.Errorf("term %d after %d", leader.Fence, last.Fence)
 		}
 		if !killed.IsZero() && time.Since(killed) > ttl+2*time.Second { // a second for the election, and one for Observe
 			return fmt.Errorf("a leader was killed, and the next one led after %v", time.Since(killed))
