@@ -217,7 +217,8 @@ func (p *probe) renewAll(rs []driver.Renewal) []driver.Renewed {
 // granted acquires a claim. It returns a mistake, or "".
 func (p *probe) granted(r driver.Request) (wrong string) {
 	if res, err := p.store.Acquire(p.t.Context(), r); err != nil || !res.Granted {
-		return fmt.Sprintf("Acquire(%s): granted %v, error %v; want granted", describe(r), res.Granted, err)
+		return fmt.Sprintf("Acquire(%s): granted %v (used %d, blocked by %+v), error %v; want granted", describe(r),
+			res.Granted, res.Used, res.Blocker, err)
 	}
 	return ""
 }

@@ -5,6 +5,11 @@ func postgres() []mutant {
 	const file, pkg = "store/postgres/sql/functions.sql", "store/postgres"
 	return []mutant{
 		{
+			Name: "postgres-busy-server-refuses", Why: "on a busy server attempts are refused although the key has capacity left",
+			File: file, Old: "is distinct from 'active');", New: "is not null);",
+			Pkg: pkg, Test: "TestSQL_slow",
+		},
+		{
 			Name: "postgres-compiles-attempts", Why: "attempts of two processes on one key take ten times as long",
 			File: file, Old: "set enable_sort = off set jit = off as $$\n#variable_conflict use_column\ndeclare\n  number constant bigint",
 			New: "set enable_sort = off as $$\n#variable_conflict use_column\ndeclare\n  number constant bigint",

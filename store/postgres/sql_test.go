@@ -325,6 +325,45 @@ func TestSQL_idle(t *testing.T) {
 	grant(t, s, w)
 }
 
+// A transaction that the server is at work on, as on a busy machine, makes attempts on its key wait
+// for more than 200 ms. They are not refused.
+func TestSQL_slow(t *testing.T) {
+	t.Parallel()
+	srv := testenv.Postgres(t, testenv.Shared())
+	opt := fresh(t)
+	s := made(t, srv.URL, opt)
+	works(t, s)
+	slot := shared("slots")
+	slot.Limit = 2
+	c, eval := plainSQL(t, srv.URL, opt)
+	pid := int64(c.PgConn().PID())
+	slow := make(chan error, 1)
+	go func() {
+		_, err := eval("select answer = '+' and pg_sleep(0.7) is not null from Schema.acquire('slots', 'slow', '1 min', 1, 2)")
+		slow <- err
+	}()
+	look, err := pgx.Connect(t.Context(), srv.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer look.Close(context.Background())
+	eventually(t, "the slow transaction has the key", func() error {
+		var has bool
+		err := look.QueryRow(t.Context(),
+			"select exists (select from pg_locks where pid = $1 and locktype = 'advisory' and granted)", pid).Scan(&has)
+		if err == nil && !has {
+			err = errors.New("not yet")
+		}
+		return err
+	})
+	if got := grant(t, s, slot); got.Used != 2 {
+		t.Errorf("granted with %d used, want 2: before the slow transaction ended", got.Used)
+	}
+	if err := <-slow; err != nil {
+		t.Error(err)
+	}
+}
+
 // The context manager of docs/postgres.md, and a client that uses psycopg2's default and is idle in
 // its transaction.
 func TestSQL_python(t *testing.T) {

@@ -121,14 +121,33 @@ language sql immutable parallel safe
 return left(encode(sha256(case when @schema@.is_hex(owner) then owner::bytea
   else convert_to(owner, 'UTF8') end), 'hex'), 8);
 
--- enter waits for a key. It returns false if another transaction has the key for too long, for
--- example a client that is idle in its transaction.
+-- occupants returns the server processes whose transactions have a key.
+create or replace function @schema@.occupants(number bigint) returns table (pid int)
+language sql as $$
+  select l.pid from pg_locks l
+    where l.locktype = 'advisory' and l.granted and l.objsubid = 1
+      and l.database = (select d.oid from pg_database d where d.datname = current_database())
+      and (l.classid::bigint << 32 | l.objid::bigint) = occupants.number
+$$;
+
+-- enter waits for a key. It returns false if another transaction has the key for too long: after
+-- 200 ms if a client is idle in that transaction, and after 2 s if the server is at work on it. On a
+-- busy server, short transactions take longer than 200 ms.
 create or replace function @schema@.enter(number bigint) returns boolean
 language plpgsql set search_path = pg_catalog set lock_timeout = '200ms' as $$
 begin
-  perform pg_advisory_xact_lock(number);
-  return true;
-exception when lock_not_available then
+  for step in 1..10 loop
+    begin
+      perform pg_advisory_xact_lock(number);
+      return true;
+    exception when lock_not_available then
+      perform pg_stat_clear_snapshot();
+      -- The state of another user's process is hidden.
+      exit when exists (select from pg_stat_activity a
+        where a.pid in (select o.pid from @schema@.occupants(number) o)
+          and a.state is distinct from 'active');
+    end;
+  end loop;
   return false;
 end
 $$;
@@ -527,10 +546,8 @@ begin
     -- An open transaction has the key, and its changes are not visible yet.
     retry := 0;
     blocker := row(acquire.key, '', 1073741824, 1073741824, 0, 'an open transaction' ||
-      coalesce((select ': server process ' || string_agg(l.pid::text, ', ') from pg_locks l
-        where l.locktype = 'advisory' and l.granted and l.objsubid = 1
-          and l.database = (select d.oid from pg_database d where d.datname = current_database())
-          and (l.classid::bigint << 32 | l.objid::bigint) = number), ''),
+      coalesce((select ': server process ' || string_agg(o.pid::text, ', ')
+        from @schema@.occupants(number) o), ''),
       '', '{}', null, 0, 0, false, false);
   end if;
 end
