@@ -84,7 +84,9 @@ func startMariaDB(g *group, o settings) (*MariaDBServer, error) {
 // start: they create the user, because the password must not be in the arguments of a program.
 func (m *MariaDBServer) fill(o settings, program, install, password string) error {
 	cmd := exec.Command(install, "--no-defaults", "--datadir="+m.data(), "--auth-root-authentication-method=normal",
-		"--skip-test-db", "--skip-name-resolve", "--cross-bootstrap", "--innodb-log-file-size=8M", "--innodb-fast-shutdown=0")
+		"--skip-test-db", "--skip-name-resolve", "--cross-bootstrap", "--innodb-log-file-size=8M", "--innodb-fast-shutdown=0",
+		// The server's account may not write to the temporary folder of the tests.
+		"--tmpdir="+m.data())
 	err := fromTemplate(program, m.data(), m.plan.as, func() error {
 		cmd.Dir = m.data()
 		setAttributes(cmd, os.Kill, m.plan.as)

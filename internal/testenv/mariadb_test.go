@@ -2,6 +2,7 @@ package testenv_test
 
 import (
 	"fmt"
+	"os"
 	"testing"
 
 	"github.com/distlock/distlock/internal/testenv"
@@ -34,5 +35,24 @@ func TestMariaDB(t *testing.T) {
 	}
 	if url := m.Database(t); url == m.URL {
 		t.Error("the URL of a database is that of the server")
+	}
+}
+
+// The first server of a machine has no copy of an initialized data folder. Its account is not the
+// owner of the temporary folder of the tests.
+func TestMariaDB_first(t *testing.T) {
+	tmp, err := os.MkdirTemp("", "distlock-") //nolint:usetesting // the folder around that of TempDir is closed to others
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(tmp) })
+	if err := os.Chmod(tmp, 0o711); err != nil { //nolint:gosec // the account of the server must pass through
+		t.Fatal(err)
+	}
+	t.Setenv("TMPDIR", tmp)
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	m := testenv.MariaDB(t)
+	if _, err := m.Query(t.Context(), "SELECT 1"); err != nil {
+		t.Fatal(err)
 	}
 }
