@@ -118,12 +118,17 @@ func TestMinHold_end(t *testing.T) {
 		l := locker(t, s.store(t), distlock.TTL(2*longest/5))
 		other := locker(t, s.store(t), distlock.TTL(2*longest/5))
 		const minHold = 100 * time.Millisecond
-		for i := range 20 {
+		tried := 0
+		for i := 0; tried < 20; i++ {
 			name := fmt.Sprint("key", i)
 			lease := persist(t, l, name, distlock.MinHold(minHold))
 			time.Sleep(minHold - 3*time.Millisecond)
-			if err := lease.Unlock(t.Context()); err != nil {
+			enough := lease.Remaining() > longest/5 // after a scheduler stall Unlock has no time to repeat a call
+			if err := lease.Unlock(t.Context()); err != nil && enough {
 				t.Errorf("Unlock: %v", err)
+			}
+			if enough {
+				tried++
 			}
 			if err := persist(t, other, name).Unlock(t.Context()); err != nil {
 				t.Errorf("Unlock of the next holder: %v", err)
