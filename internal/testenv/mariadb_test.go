@@ -46,7 +46,7 @@ func TestMariaDB_first(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(tmp) })
-	if err := os.Chmod(tmp, 0o711); err != nil { //nolint:gosec // the account of the server must pass through
+	if err := os.Chmod(tmp, 0o711); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("TMPDIR", tmp)
