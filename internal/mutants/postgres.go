@@ -21,6 +21,16 @@ func postgres() []mutant {
 			Pkg: pkg, Test: "TestStore_Brief",
 		},
 		{
+			Name: "postgres-open-closes-its-connection", Why: "commands that start together need two connections each",
+			File: "store/postgres/url.go", Old: "		if err = s.claims.adopt(ctx, conn); err != nil {\n", New: "		if _, err = s.prepare(ctx, conn); true {\n",
+			Pkg: pkg, Test: "TestOpen_keepsItsConnection",
+		},
+		{
+			Name: "postgres-second-connection-for-a-busy-key", Why: "commands that wait for one key fill the server",
+			File: "store/postgres/verbs.go", Old: "	if s.brief {\n		again", New: "	if false {\n		again",
+			Pkg: pkg, Test: "TestStore_Brief_busy",
+		},
+		{
 			Name: "postgres-notification-in-calls-lost", Why: "a waiter whose connection is in the middle of a call misses its grant",
 			File: "internal/pgwire/conn.go", Old: "			c.notify(m.Channel, m.Payload)\n", New: "",
 			Pkg: pkg, Test: "TestStore_Brief_calls",

@@ -6,8 +6,8 @@ import (
 
 // Brief prepares the store for a process that makes few calls and then ends, such as a command. The
 // connection for claims also listens for notifications, so a process that waits for a lock has one
-// connection instead of two. Each call takes a little longer. Call Brief before the first other
-// call.
+// connection instead of two. Each call takes a little longer, and one that waits for a transaction
+// of another client delays the others. Call Brief before the first other call.
 func (s *Store) Brief() { s.brief = s.listener.conf == nil }
 
 // share makes the connection for claims listen, and returns it. It returns nil if there is a

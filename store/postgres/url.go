@@ -70,8 +70,7 @@ func Open(ctx context.Context, text string) (*Store, error) {
 	return s, nil
 }
 
-// firstConnect connects to the server for the first time. It returns nil if the server cannot be
-// reached.
+// firstConnect makes the connection for claims. It returns nil if the server cannot be reached.
 func (s *Store) firstConnect(ctx context.Context) error {
 	var conn *pgx.Conn
 	err := pgurl.Connect(ctx, &s.pool.Config().ConnConfig.Config,
@@ -80,11 +79,15 @@ func (s *Store) firstConnect(ctx context.Context) error {
 			return err
 		})
 	if err == nil {
-		defer closeConn(conn) //nolint:contextcheck // the connection is closed even if ctx has ended
-		if s.opt.Manual {     // the caller may be about to migrate
+		if s.opt.Manual { // the caller may be about to migrate
+			closeConn(conn) //nolint:contextcheck // the connection is closed even if ctx has ended
 			return nil
 		}
-		_, err = s.prepare(ctx, conn)
+		// The connection stays, for claims: a server closes one in its own time, and many processes
+		// that start together would fill it with twice their number.
+		if err = s.claims.adopt(ctx, conn); err != nil {
+			closeConn(conn) //nolint:contextcheck // the connection is closed even if ctx has ended
+		}
 	}
 	var schema *SchemaError
 	var other *protocol.Error

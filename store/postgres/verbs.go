@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"time"
 
@@ -106,19 +107,11 @@ func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Result, e
 	if len(r.Value) == 0 {
 		c.args[10] = nil // the tables store no empty value
 	}
-	if err := s.claims.do(ctx, c); err != nil {
-		return driver.Result{}, err
-	}
-	res, err := s.result(r, c.rows)
-	if errors.Is(err, errBusy) {
-		// Another transaction has the key. Waiting for it in the batcher would delay all other
-		// calls.
-		c.args[12] = []byte("t")
-		if err := s.runAlone(ctx, c); err != nil {
-			return driver.Result{}, err
-		}
-		res, err = s.result(r, c.rows)
-	}
+	var res driver.Result
+	err = s.runClaim(ctx, c, 12, func(rows [][][]byte) (err error) {
+		res, err = s.result(r, rows)
+		return err
+	})
 	if res.Granted {
 		s.renews.open(&s.st.renew, &s.st.renewAll) //nolint:contextcheck // it runs in the background
 		if rand.N(sweepOdds) == 0 {                //nolint:gosec // it needs no secret randomness
@@ -137,6 +130,36 @@ func ownerOf(owner string) (string, error) {
 			len(owner), maxOwner)
 	}
 	return owner, nil
+}
+
+// runClaim runs a call on the connection for claims, and reads its answer. wait is the index of the
+// argument that says whether to wait. If another transaction has the key, it may be granting the key
+// to this owner, or it has locked the claim, and the call waits for it on another connection:
+// waiting in the batcher would delay all other calls. A brief store has few others, and waits there:
+// the first calls of many processes come together, and two connections of each would fill the
+// server.
+func (s *Store) runClaim(ctx context.Context, c *call, wait int, read func([][][]byte) error) error {
+	err := s.claims.do(ctx, c)
+	if err == nil {
+		err = read(c.rows)
+	}
+	if !errors.Is(err, errBusy) {
+		return err
+	}
+	c.args[wait] = []byte("t")
+	if s.brief {
+		again := &call{st: c.st, key: c.key, args: slices.Clone(c.args)}
+		if err = s.claims.do(ctx, again); err == nil {
+			err = read(again.rows)
+		}
+		if !errors.Is(err, errBusy) {
+			return err
+		}
+	}
+	if err = s.runAlone(ctx, c); err == nil {
+		err = read(c.rows)
+	}
+	return err
 }
 
 // runAlone runs a call on a connection of the pool.
@@ -185,18 +208,7 @@ func (s *Store) Release(ctx context.Context, id driver.ID) error {
 	}
 	c := &call{st: &s.st.release, key: storable(id.Key)}
 	c.args = [][]byte{[]byte(c.key), []byte(owner), waitArg: []byte("f")}
-	if err = s.claims.do(ctx, c); err == nil {
-		err = released(c.rows)
-	}
-	if errors.Is(err, errBusy) {
-		// Another transaction has the key and may be granting it to this owner, or has locked the
-		// claim. Waiting for it in the batcher would delay all other calls.
-		c.args[waitArg] = []byte("t")
-		if err = s.runAlone(ctx, c); err == nil {
-			err = released(c.rows)
-		}
-	}
-	return err
+	return s.runClaim(ctx, c, waitArg, released)
 }
 
 // released reads an answer of release. Null is errBusy; release returns null only if it may not
