@@ -70,13 +70,13 @@ func check(t *testing.T, r *faults.Run, min history.Minimums, found ...error) (v
 	return v, nil
 }
 
-// enough runs a test, and once or twice more if too little happened in it: a machine may be busy
-// with other work. The test itself reports violations, and they are not retried.
-func enough(t *testing.T, test func(seed uint64) (short error)) {
+// enough runs a test, and once or twice more if too little happened in it, for longer each time: a
+// machine may be busy with other work. The test itself reports violations, and they are not retried.
+func enough(t *testing.T, test func(seed uint64, longer time.Duration) (short error)) {
 	t.Helper()
 	const tries = 3
 	for try := range uint64(tries) {
-		short := test(*seed + 1000*try)
+		short := test(*seed+1000*try, 1<<try)
 		switch {
 		case short == nil || t.Failed():
 			return
@@ -102,8 +102,8 @@ func TestChaos(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, sys *faults.System) {
 		defer light()()
-		enough(t, func(seed uint64) error {
-			r := play(t, sys, faults.Options{Seed: seed, Time: 20 * time.Second, Processes: 4,
+		enough(t, func(seed uint64, longer time.Duration) error {
+			r := play(t, sys, faults.Options{Seed: seed, Time: longer * 20 * time.Second, Processes: 4,
 				Keys: 3, Play: "chaos"})
 			n, worst, errs := r.Heals()
 			_, short := check(t, r, history.Minimums{Grants: 200, ContendedWaits: 50,
@@ -122,8 +122,8 @@ func TestServerKills(t *testing.T) {
 			t.Skip("only lock servers keep nothing")
 		}
 		defer light()()
-		enough(t, func(seed uint64) error {
-			r := play(t, sys, faults.Options{Seed: seed, Time: 20 * time.Second, Processes: 4, Keys: 3, Play: "chaos",
+		enough(t, func(seed uint64, longer time.Duration) error {
+			r := play(t, sys, faults.Options{Seed: seed, Time: longer * 20 * time.Second, Processes: 4, Keys: 3, Play: "chaos",
 				NoKills: true, NoPauses: true, Only: []faults.Kind{faults.ServerKilled}})
 			n, worst, errs := r.Heals()
 			v, short := check(t, r, history.Minimums{Grants: 200, ContendedWaits: 50, FaultsOverHold: 5}, errs...)
@@ -138,8 +138,8 @@ func TestHistories(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, sys *faults.System) {
 		defer heavy()()
-		enough(t, func(seed uint64) error {
-			_, _, short := histories(t, sys, seed, 12*time.Second, 30)
+		enough(t, func(seed uint64, longer time.Duration) error {
+			_, _, short := histories(t, sys, seed, longer*12*time.Second, 30)
 			return short
 		})
 	})
@@ -174,8 +174,8 @@ func TestCounter(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, sys *faults.System) {
 		defer heavy()()
-		enough(t, func(seed uint64) error {
-			v, short := counter(t, sys, seed, 500, 0, 25*time.Second)
+		enough(t, func(seed uint64, longer time.Duration) error {
+			v, short := counter(t, sys, seed, 500, 0, longer*25*time.Second)
 			t.Logf("%d fenced updates, 0 lost; %d plain ones lost", v.Fenced, v.LostPlain)
 			return short
 		})
@@ -189,8 +189,8 @@ func TestCycles(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, sys *faults.System) {
 		defer heavy()()
-		enough(t, func(seed uint64) error {
-			_, _, short := cycles(t, sys, seed, 500, 20*time.Second)
+		enough(t, func(seed uint64, longer time.Duration) error {
+			_, _, short := cycles(t, sys, seed, 500, longer*20*time.Second)
 			return short
 		})
 	})

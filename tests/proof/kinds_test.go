@@ -17,8 +17,8 @@ func TestLosses(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, sys *faults.System) {
 		defer light()()
-		enough(t, func(seed uint64) error {
-			_, short := losses(t, sys, seed, 15*time.Second, 2)
+		enough(t, func(seed uint64, longer time.Duration) error {
+			_, short := losses(t, sys, seed, longer*15*time.Second, 2)
 			return short
 		})
 	})
@@ -50,8 +50,8 @@ func TestTakeover(t *testing.T) {
 			t.Skip("the store ends with its process")
 		}
 		defer light()()
-		enough(t, func(seed uint64) error {
-			n, handed, _, short := takeover(t, sys, seed, 20*time.Second)
+		enough(t, func(seed uint64, longer time.Duration) error {
+			n, handed, _, short := takeover(t, sys, seed, longer*20*time.Second)
 			return errors.Join(short, atLeast(n+handed, 1, "takeovers"))
 		})
 	})
@@ -73,13 +73,13 @@ func TestQueue(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, sys *faults.System) {
 		defer light()()
-		enough(t, func(seed uint64) error {
+		enough(t, func(seed uint64, longer time.Duration) error {
 			only := faults.Reset
 			if sys.Memory {
 				only = faults.Partition // the store has no other fault
 			}
 			r := play(t, sys, faults.Options{
-				Seed: seed, Time: 12 * time.Second, Processes: 6, Play: "queue", Keys: 1, NoKills: true, Only: []faults.Kind{only},
+				Seed: seed, Time: longer * 12 * time.Second, Processes: 6, Play: "queue", Keys: 1, NoKills: true, Only: []faults.Kind{only},
 			}, func(f driver.Features) bool { return f.Queue })
 			pairs, errs := r.Order()
 			_, short := check(t, r, history.Minimums{Grants: 40, ContendedWaits: 20, FaultsOverHold: 2},
@@ -96,8 +96,8 @@ func TestOnce(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, sys *faults.System) {
 		defer light()()
-		enough(t, func(seed uint64) error {
-			r := play(t, sys, faults.Options{Seed: seed, Time: 12 * time.Second, Processes: 4, Play: "once",
+		enough(t, func(seed uint64, longer time.Duration) error {
+			r := play(t, sys, faults.Options{Seed: seed, Time: longer * 12 * time.Second, Processes: 4, Play: "once",
 				Keys: 2, Promised: true},
 				func(f driver.Features) bool { return f.Keep && f.Value })
 			keys, done, errs := r.Results()
@@ -114,8 +114,8 @@ func TestElection(t *testing.T) {
 	t.Parallel()
 	onEach(t, func(t *testing.T, sys *faults.System) {
 		defer light()()
-		enough(t, func(seed uint64) error {
-			r := play(t, sys, faults.Options{Seed: seed, Time: 12 * time.Second, Processes: 4,
+		enough(t, func(seed uint64, longer time.Duration) error {
+			r := play(t, sys, faults.Options{Seed: seed, Time: longer * 12 * time.Second, Processes: 4,
 				Play: "election", Keys: 3, Promised: true},
 				func(f driver.Features) bool { return f.Fence && f.Value })
 			terms, errs := r.Terms()
