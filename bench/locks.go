@@ -24,133 +24,83 @@ import (
 )
 
 // locks compares calls of the service Locks of a lock server with bare calls and with those of the
-// store. The server is in this process.
+// store. The server is a process of its own, as in the suite server: within one process, a bare call
+// takes less than half as long, and a client has no such server.
 func (b *bench) locks() error {
+	var s stack
+	defer s.undo()
+	all, err := b.stores(s.push)
+	if err != nil {
+		return err
+	}
+	for _, o := range all {
+		for _, f := range []func(behind) error{b.locksPair, b.locksPairs, b.locksWake} {
+			if err := f(o); err != nil {
+				return fmt.Errorf("%s: %w", o.name, err)
+			}
+		}
+	}
+	return b.locksMemory()
+}
+
+// lockWays are the ways of a pair through Locks. The first three have the rows of behind.ways.
+func (o behind) lockWays() []way {
+	through := func(addr string, opts ...rpc.ClientOption) func(string, func(func())) (pair, error) {
+		return func(_ string, later func(func())) (pair, error) { return pairOf(clientAt(addr, later, opts...)), nil }
+	}
+	return []way{
+		{"raw: two calls of Connect, without a store", through(o.child.bare)},
+		o.ways()[rowStore],
+		{"distlock: Acquire and Release of Locks", through(o.child.addr)},
+		{"raw: bare handlers that call the store", through(o.child.direct)},
+		{"distlock: the same in JSON", through(o.child.addr, rpc.WithProtoJSON())},
+		{"distlock: the same by gRPC over one connection", func(_ string, later func(func())) (pair, error) {
+			l, err := openGRPCLocks(o.child.addr, later)
+			if err != nil {
+				return nil, err
+			}
+			do := pairOf(l)
+			return func(ctx context.Context, key string) error { return do(context.WithoutCancel(ctx), key) }, nil
+		}},
+		o.ways()[rowServer],
+	}
+}
+
+// locksPair measures the pair of one goroutine.
+func (b *bench) locksPair(o behind) error {
+	return b.sumTable(fmt.Sprintf("Lock server on %s, a free name, 1 goroutine: the pair through Locks", o.name), o.lockWays())
+}
+
+// locksPairs measures the pairs of many goroutines.
+func (b *bench) locksPairs(o behind) error {
+	return b.rateTable(fmt.Sprintf("Lock server on %s, free names, %d goroutines: the pair through Locks", o.name, contenders), o.lockWays())
+}
+
+// locksWake measures how soon a call that waits has the lock.
+func (b *bench) locksWake(o behind) error {
+	title := fmt.Sprintf("Lock server on %s, one waiter: from the call of Release until Acquire of Locks returns", o.name)
+	return b.wakeSums(title, o, o.lockWays()[rowBare], peer{"distlock: two clients of Locks", func(_ string, later func(func())) (locker, error) {
+		return clientAt(o.child.addr, later), nil
+	}})
+}
+
+// locksMemory measures the memory of a call that waits, on the sides of client and server, which a
+// bare call has too.
+func (b *bench) locksMemory() error {
+	title := "Lock server on SQLite: the memory of a call of Locks that waits"
+	if !b.pick(title) {
+		return nil
+	}
 	dir, err := os.MkdirTemp("", "distlock-bench-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	for _, workers := range []int{1, contenders} {
-		if err := b.locksPair(dir, workers); err != nil {
-			return err
-		}
-	}
-	if err := b.locksWake(dir); err != nil {
-		return err
-	}
-	return b.locksMemory(dir)
-}
-
-func (b *bench) locksPair(dir string, workers int) error {
-	title := fmt.Sprintf("Lock server on SQLite, free names, %d goroutines: the pair through Locks", workers)
-	if workers == 1 {
-		title = "Lock server on SQLite, a free name, 1 goroutine: the pair through Locks"
-	}
-	if !b.pick(title) {
-		return nil
-	}
-	pair := func(open func(later func(func())) (locker, error)) func(later func(func())) (deed, error) {
-		return func(later func(func())) (deed, error) {
-			l, err := open(later)
-			return spread(pairOf(l), "name", workers), err
-		}
-	}
-	scenarios := []scenario{
-		{"raw: two bare Connect calls", pair(func(later func(func())) (locker, error) { return clientOf(bareLocks(), later) })},
-		{"distlock: Acquire and Release of the store", func(later func(func())) (deed, error) {
-			s, err := openRemoteFile(filepath.Join(dir, rand.Text()), later)
-			return spread(storePair(s), "name", workers), err
-		}},
-		{"distlock: Acquire and Release of Locks", pair(func(later func(func())) (locker, error) { return b.openLocks(dir, later) })},
-		{"raw: bare handlers that call the store", pair(func(later func(func())) (locker, error) {
-			s, err := openRemoteFile(filepath.Join(dir, rand.Text()), later)
-			if err != nil {
-				return nil, err
-			}
-			return clientOf(bareHandler(bare{store: s}), later)
-		})},
-		{"distlock: the same in JSON", pair(func(later func(func())) (locker, error) { return b.openLocks(dir, later, rpc.WithProtoJSON()) })},
-	}
-	figures, err := b.compare(title, workers, b.each, scenarios...)
-	if err != nil {
-		return err
-	}
-	t := table{Title: title, Columns: []column{perSecond, p50, worst}}
-	for i, f := range figures {
-		t.Rows = append(t.Rows, row{scenarios[i].name, []float64{f.Rate, f.P50.Seconds(), f.Worst.Seconds()}})
-	}
-	if workers == 1 {
-		both := figures[0].P50 + figures[1].P50
-		t.Goals = []goal{atMost("p50, times the bare calls and the store's pair", figures[2].P50.Seconds()/both.Seconds(), 1.25)}
-	} else {
-		both := 1 / (1/figures[0].Rate + 1/figures[1].Rate)
-		t.Goals = []goal{atLeast("rate, times that of the bare calls and the store's pair one after the other", figures[2].Rate/both, 0.8)}
-	}
-	b.report(t)
-	return nil
-}
-
-// locksWake measures how soon a call that waits has the lock.
-func (b *bench) locksWake(dir string) error {
-	title := "Lock server on SQLite, one waiter: from the call of Release until Acquire of Locks returns"
-	if !b.pick(title) {
-		return nil
-	}
-	var served *locksClient // both clients of Locks have the same server
-	all := []waking{
-		{"raw: two bare Connect calls", func(_ string, later func(func())) (func(context.Context) (time.Duration, error), error) {
-			l, err := clientOf(bareLocks(), later)
-			return func(ctx context.Context) (time.Duration, error) {
-				settle()
-				began := time.Now()
-				err := pairOf(l)(ctx, "name")
-				return time.Since(began), err
-			}, err
-		}},
-		wakeLocker(peer{"distlock: two lockers on the file", openFile}),
-		wakeLocker(peer{"distlock: two clients of Locks", func(_ string, later func(func())) (locker, error) {
-			if served != nil {
-				return *served, nil
-			}
-			c, err := b.openLocks(dir, later)
-			served = &c
-			return c, err
-		}}),
-	}
-	var s stack
-	defer s.undo()
-	names, wakes := make([]string, len(all)), make([]func(context.Context) (time.Duration, error), len(all))
-	for i, w := range all {
-		var err error
-		if wakes[i], err = w.open(filepath.Join(dir, "wake"), s.push); err != nil {
-			return fmt.Errorf("%s: %w", w.name, err)
-		}
-		names[i] = w.name
-	}
-	figures, err := b.wakeRounds(title, names, wakes)
-	if err != nil {
-		return err
-	}
-	t := table{Title: title, Columns: []column{p50, worst}}
-	for i, f := range figures {
-		t.Rows = append(t.Rows, row{names[i], []float64{f.P50.Seconds(), f.Worst.Seconds()}})
-	}
-	both := figures[0].P50 + figures[1].P50
-	t.Goals = []goal{atMost("p50, times the bare calls and the store's own", figures[2].P50.Seconds()/both.Seconds(), 1.25)}
-	b.report(t)
-	return nil
-}
-
-// locksMemory measures the memory of a call that waits, on the sides of client and server, which a
-// bare call has too.
-func (b *bench) locksMemory(dir string) error {
-	title := "Lock server on SQLite: the memory of a call of Locks that waits"
-	if !b.pick(title) {
-		return nil
-	}
 	n := b.short(1000, 20)
-	bare, err := memoryOf(b.ctx, n, func(later func(func())) (locksClient, error) { return clientOf(waitingLocks(), later) })
+	raw, err := memoryOf(b.ctx, n, func(later func(func())) (locksClient, error) {
+		_, h := bare{waits: true}.handler()
+		return clientOf(h, later)
+	})
 	if err != nil {
 		return err
 	}
@@ -160,8 +110,8 @@ func (b *bench) locksMemory(dir string) error {
 	}
 	kib := column{"KiB", ""}
 	b.report(table{
-		Title: title, Columns: []column{kib}, Rows: []row{{"raw: a bare Connect call that waits", []float64{bare}}, {"distlock: Locks", []float64{ours}}},
-		Goals: []goal{atMost("KiB more than the bare one", ours-bare, 20)},
+		Title: title, Columns: []column{kib}, Rows: []row{{"raw: a bare Connect call that waits", []float64{raw}}, {"distlock: Locks", []float64{ours}}},
+		Goals: []goal{atMost("KiB more than the bare one", ours-raw, 20)},
 	})
 	return nil
 }
@@ -202,7 +152,7 @@ func memoryOf(ctx context.Context, n int, open func(later func(func())) (locksCl
 }
 
 // openLocks returns a client of a lock server on a file.
-func (b *bench) openLocks(dir string, later func(func()), opts ...rpc.ClientOption) (locksClient, error) {
+func (b *bench) openLocks(dir string, later func(func())) (locksClient, error) {
 	s, err := openRemoteFile(filepath.Join(dir, rand.Text()), later)
 	if err != nil {
 		return locksClient{}, err
@@ -211,7 +161,7 @@ func (b *bench) openLocks(dir string, later func(func()), opts ...rpc.ClientOpti
 	if err != nil {
 		return locksClient{}, err
 	}
-	return clientOf(v, later, opts...)
+	return clientOf(v, later)
 }
 
 // A bare service answers at once. Its answers are as long as those of a lock server.
@@ -221,12 +171,9 @@ type bare struct {
 	store driver.Store // nil: they are answered at once
 }
 
-func bareLocks() http.Handler    { return bareHandler(bare{}) }
-func waitingLocks() http.Handler { return bareHandler(bare{waits: true}) }
-
-func bareHandler(b bare) http.Handler {
-	_, h := api.NewLocksHandler(b, rpc.WithCompressMinBytes(4<<10)) // as a lock server
-	return h
+// handler returns the pattern and the handler of the service.
+func (b bare) handler() (string, http.Handler) {
+	return api.NewLocksHandler(b, rpc.WithCompressMinBytes(4<<10)) // as a lock server
 }
 
 // Acquire grants.
@@ -263,7 +210,7 @@ func (b bare) Release(ctx context.Context, m *api.LocksReleaseRequest) (*api.Loc
 type locksClient struct{ api.LocksClient }
 
 // clientOf serves a handler on loopback, and returns a client of it.
-func clientOf(h http.Handler, later func(func()), opts ...rpc.ClientOption) (locksClient, error) {
+func clientOf(h http.Handler, later func(func())) (locksClient, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return locksClient{}, err
@@ -271,20 +218,27 @@ func clientOf(h http.Handler, later func(func()), opts ...rpc.ClientOption) (loc
 	web := &http.Server{Handler: h}
 	go func() { _ = web.Serve(l) }()
 	later(func() { _ = web.Close() })
-	transport := &http.Transport{MaxIdleConnsPerHost: contenders}
-	later(transport.CloseIdleConnections)
-	return locksClient{api.NewLocksClient(&http.Client{Transport: transport}, "http://"+l.Addr().String(), opts...)}, nil
+	return clientAt(l.Addr().String(), later), nil
+}
+
+// clientAt returns a client of the service at an address.
+func clientAt(addr string, later func(func()), opts ...rpc.ClientOption) locksClient {
+	return locksClient{api.NewLocksClient(bareHTTP(later), "http://"+addr, opts...)}
 }
 
 func (c locksClient) lock(ctx context.Context, name string) (hold, error) {
 	// The end of a round leaves no lock behind.
-	got, err := c.Acquire(context.WithoutCancel(ctx), &api.LocksAcquireRequest{
-		Name: name, Ttl: durationpb.New(ttl), Wait: durationpb.New(missed), Owner: rand.Text(), Holder: "bench@host",
-	})
+	got, err := c.Acquire(context.WithoutCancel(ctx), acquireRequest(name))
 	if err == nil && !got.GetGranted() {
 		err = errTaken
 	}
 	return &locksHold{c, got.GetHandle()}, err
+}
+
+func acquireRequest(name string) *api.LocksAcquireRequest {
+	return &api.LocksAcquireRequest{
+		Name: name, Ttl: durationpb.New(ttl), Wait: durationpb.New(missed), Owner: rand.Text(), Holder: "bench@host",
+	}
 }
 
 type locksHold struct {

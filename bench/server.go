@@ -32,31 +32,9 @@ type behind struct {
 func (b *bench) server() error {
 	var s stack
 	defer s.undo()
-	e, err := newEnv(s.push)
+	all, err := b.stores(s.push)
 	if err != nil {
 		return err
-	}
-	addrs, err := b.servers(1, s.push)
-	if err != nil {
-		return err
-	}
-	var all []behind
-	for _, one := range []struct {
-		name, url string
-		alone     func(later func(func())) (driver.Store, error)
-	}{
-		{"SQLite", "sqlite:" + filepath.Join(e.dir, "locks.db") + "?holders=remote", func(later func(func())) (driver.Store, error) {
-			return openRemoteFile(filepath.Join(e.dir, "alone.db"), later)
-		}},
-		{"Redis", "redis://" + addrs[0] + "?lock_prefix=server:", func(later func(func())) (driver.Store, error) {
-			return openStore(addrs[0], later)
-		}},
-	} {
-		child, err := startServer(b.ctx, one.url, s.push)
-		if err != nil {
-			return fmt.Errorf("%s: %w", one.name, err)
-		}
-		all = append(all, behind{one.name, child, one.alone})
 	}
 	for _, one := range all {
 		for _, f := range []func(behind) error{b.serverPair, b.serverPairs, b.serverWake, b.serverLeases} {
@@ -69,6 +47,36 @@ func (b *bench) server() error {
 		return err
 	}
 	return b.lockService(all[0])
+}
+
+// stores starts a lock server on each of two stores.
+func (b *bench) stores(later func(func())) (all []behind, err error) {
+	e, err := newEnv(later)
+	if err != nil {
+		return nil, err
+	}
+	addrs, err := b.servers(1, later)
+	if err != nil {
+		return nil, err
+	}
+	for _, one := range []struct {
+		name, url string
+		alone     func(later func(func())) (driver.Store, error)
+	}{
+		{"SQLite", "sqlite:" + filepath.Join(e.dir, "locks.db") + "?holders=remote", func(later func(func())) (driver.Store, error) {
+			return openRemoteFile(filepath.Join(e.dir, "alone.db"), later)
+		}},
+		{"Redis", "redis://" + addrs[0] + "?lock_prefix=server:", func(later func(func())) (driver.Store, error) {
+			return openStore(addrs[0], later)
+		}},
+	} {
+		child, err := startServer(b.ctx, one.url, later)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", one.name, err)
+		}
+		all = append(all, behind{one.name, child, one.alone})
+	}
+	return all, nil
 }
 
 // openRemoteFile opens a file as a lock server does.
@@ -108,9 +116,13 @@ func storePair(s driver.Store) pair {
 
 // bareClient returns a client of Connect, with connections as store/remote has them.
 func bareClient(addr string, later func(func())) api.StoreClient {
+	return api.NewStoreClient(bareHTTP(later), "http://"+addr)
+}
+
+func bareHTTP(later func(func())) *http.Client {
 	t := &http.Transport{MaxIdleConnsPerHost: 2 * contenders, DisableCompression: true}
 	later(t.CloseIdleConnections)
-	return api.NewStoreClient(&http.Client{Transport: t}, "http://"+addr)
+	return &http.Client{Transport: t}
 }
 
 // barePair is two calls of Connect to a handler that answers at once.
@@ -159,10 +171,12 @@ func (o behind) ways() []way {
 	}
 }
 
-// serverPair measures the pair of one goroutine. The ratio is to the sum of the first two rows.
 func (b *bench) serverPair(o behind) error {
-	title := fmt.Sprintf("Lock server on %s, free key, 1 goroutine: the pair", o.name)
-	all := o.ways()
+	return b.sumTable(fmt.Sprintf("Lock server on %s, free key, 1 goroutine: the pair", o.name), o.ways())
+}
+
+// sumTable measures the pair of one goroutine. The ratio is to the sum of the first two rows.
+func (b *bench) sumTable(title string, all []way) error {
 	figures, err := b.pairs(title, "", all, 1)
 	if figures == nil || err != nil {
 		return err
@@ -177,11 +191,13 @@ func (b *bench) serverPair(o behind) error {
 	return nil
 }
 
-// serverPairs measures the pairs of many goroutines. The ratio is to the rate that the first two
-// rows allow one after the other.
 func (b *bench) serverPairs(o behind) error {
-	title := fmt.Sprintf("Lock server on %s, free keys, %d goroutines: pairs", o.name, contenders)
-	all := o.ways()
+	return b.rateTable(fmt.Sprintf("Lock server on %s, free keys, %d goroutines: pairs", o.name, contenders), o.ways())
+}
+
+// rateTable measures the pairs of many goroutines. The ratio is to the rate that the first two rows
+// allow one after the other.
+func (b *bench) rateTable(title string, all []way) error {
 	figures, err := b.pairs(title, "", all, contenders)
 	if figures == nil || err != nil {
 		return err
@@ -196,33 +212,43 @@ func (b *bench) serverPairs(o behind) error {
 	return nil
 }
 
-// serverWake measures how soon a waiter of another process has the lock. The ratio is to the
-// wake-up of the store alone and two bare calls.
+// serverWake measures how soon a waiter of another process has the lock.
 func (b *bench) serverWake(o behind) error {
 	title := fmt.Sprintf("Lock server on %s, one waiter of another process: from the call of Unlock until Lock returns", o.name)
+	return b.wakeSums(title, o, o.ways()[rowBare], peer{"distlock through a server", onStore(func(later func(func())) (driver.Store, error) {
+		return openRemote(o.child.addr, later)
+	})})
+}
+
+// onStore returns how to open a Locker on a store.
+func onStore(open func(later func(func())) (driver.Store, error)) func(string, func(func())) (locker, error) {
+	return func(_ string, later func(func())) (locker, error) {
+		s, err := open(later)
+		if err != nil {
+			return nil, err
+		}
+		return newDistlock(s, later, distlock.TTL(ttl))
+	}
+}
+
+// wakeSums measures wake-ups. The ratio is to the wake-up of the store alone and two bare calls,
+// which follow a pause like that before a wake-up.
+func (b *bench) wakeSums(title string, o behind, bare way, p peer) error {
 	if !b.pick(title) {
 		return nil
 	}
-	on := func(open func(later func(func())) (driver.Store, error)) func(string, func(func())) (locker, error) {
-		return func(_ string, later func(func())) (locker, error) {
-			s, err := open(later)
-			if err != nil {
-				return nil, err
-			}
-			return newDistlock(s, later, distlock.TTL(ttl))
-		}
-	}
 	all := []waking{
-		{"raw: two calls of Connect, without a store", func(_ string, later func(func())) (func(context.Context) (time.Duration, error), error) {
-			bare := barePair(o.child.bare, later)
+		{bare.name, func(_ string, later func(func())) (func(context.Context) (time.Duration, error), error) {
+			do, err := bare.open("", later)
 			return func(ctx context.Context) (time.Duration, error) {
+				settle()
 				began := time.Now()
-				err := bare(ctx, "wake")
+				err := do(ctx, "wake")
 				return time.Since(began), err
-			}, nil
+			}, err
 		}},
-		wakeLocker(peer{o.name + " alone: two lockers", on(o.alone)}),
-		wakeLocker(peer{"distlock through a server", on(func(later func(func())) (driver.Store, error) { return openRemote(o.child.addr, later) })}),
+		wakeLocker(peer{o.name + " alone: two lockers", onStore(o.alone)}),
+		wakeLocker(p),
 	}
 	figures, err := b.wakes(title, "", all)
 	if err != nil {

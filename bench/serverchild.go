@@ -25,6 +25,7 @@ const serverWord = "lock-server"
 // A serverChild is a lock server in a process of its own.
 type serverChild struct {
 	addr, bare string // of the lock server, and of bare calls
+	direct     string // of bare calls of Locks that call the store
 	stdin      io.WriteCloser
 	lines      *bufio.Reader
 }
@@ -54,7 +55,7 @@ func startServer(ctx context.Context, url string, later func(func())) (*serverCh
 		_ = cmd.Wait()
 	})
 	line, err := c.call(url)
-	if _, scan := fmt.Sscan(line, &c.addr, &c.bare); err != nil || scan != nil {
+	if _, scan := fmt.Sscan(line, &c.addr, &c.bare, &c.direct); err != nil || scan != nil {
 		return nil, fmt.Errorf("the lock server does not start: %s", open.Redact(stderr.String()))
 	}
 	return c, nil
@@ -93,10 +94,12 @@ func serveChild(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) 
 		fmt.Fprintln(stderr, err)
 		return 1
 	}
-	mux := http.NewServeMux()
+	mux, direct := http.NewServeMux(), http.NewServeMux()
 	mux.Handle(api.NewStoreHandler(bareStore{}))
+	mux.Handle(bare{}.handler())
+	direct.Handle(bare{store: src.Store}.handler())
 	var addrs []any
-	for _, h := range []*http.Server{v.HTTP(), {Handler: mux}} {
+	for _, h := range []*http.Server{v.HTTP(), {Handler: mux}, {Handler: direct}} {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			fmt.Fprintln(stderr, err)

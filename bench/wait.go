@@ -45,8 +45,8 @@ func (b *bench) wakeTable(title, addr string, all []waking, aim func(bare, ours 
 	return nil
 }
 
-func (b *bench) reportWakes(title string, all []waking, figures []figure, aim goal) {
-	t := table{Title: title, Columns: []column{p50, ratio, worst}, Goals: []goal{aim}}
+func (b *bench) reportWakes(title string, all []waking, figures []figure, aims ...goal) {
+	t := table{Title: title, Columns: []column{p50, ratio, worst}, Goals: aims}
 	base := figures[0].P50.Seconds()
 	for i, f := range figures {
 		t.Rows = append(t.Rows, row{all[i].name, []float64{f.P50.Seconds(), f.P50.Seconds() / base, f.Worst.Seconds()}})

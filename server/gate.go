@@ -29,8 +29,6 @@ func newGate(s driver.Store, q *quota, m *metrics) *gate {
 // enter waits for a slot. The returned function ends the call.
 func (g *gate) enter(ctx context.Context, l *slots) (leave func(), err error) {
 	identity := access.FromContext(ctx).Name
-	ctx, cancel := context.WithTimeout(ctx, callLimit)
-	defer cancel()
 	if err := l.enter(ctx, identity); err != nil {
 		g.quota.limited(ctx, limitBusy)
 		return nil, message.Error(&api.Reason{
@@ -189,10 +187,11 @@ func (g *gate) Watch(ctx context.Context, id driver.ID) <-chan driver.Wake {
 
 // outcomeOf returns an error of a store as a word of a closed set, for metrics.
 func outcomeOf(err error) string {
+	if err == nil {
+		return "ok"
+	}
 	var broken *driver.BrokenError
 	switch {
-	case err == nil:
-		return "ok"
 	case errors.As(err, &broken):
 		return "broken"
 	case errors.Is(err, driver.ErrNotHeld):

@@ -37,6 +37,16 @@ func sqlite() []mutant {
 			Pkg: pkg, Test: "TestStore_reboot_entries",
 		},
 		{
+			Name: "sqlite-group-old-time", Why: "a claim ends before its holder stops trusting it, because it counts from before the call",
+			File: dir + "tx.go", Old: "		t.now = s.now() // not before", New: "		// not before",
+			Pkg: pkg, Test: "TestStore_group",
+		},
+		{
+			Name: "sqlite-group-commit", Why: "a call is answered by a change that was never committed",
+			File: dir + "tx.go", Old: "e.err, e.wakeups = err, nil", New: "e.wakeups = nil",
+			Pkg: pkg, Test: "TestStore_group_commit",
+		},
+		{
 			Name: "sqlite-ended-claims-count", Why: "the weight of a claim that has ended is never free again",
 			File: dir + "key.go", Old: "	return k.t.save(k)\n", New: "	return nil\n",
 			Pkg: pkg, Test: "TestStore_expired_entries",

@@ -22,6 +22,7 @@ const busyLimit = 2 * time.Second
 type call struct {
 	limit time.Duration
 	first bool // renewals and releases go before acquires
+	joins bool // it may share a transaction, and may be run again after a rollback
 
 	alone *driver.ID // a claim to release by one statement, if it is a solo
 }
@@ -34,32 +35,106 @@ type tx struct {
 	solos   []solo // claims that are the only entries of their keys, as written
 }
 
-// write runs f in a transaction. If f returns an error, nothing is changed.
+// groupLimit is how many calls one transaction has at most. They share one wait for the disk, and
+// other processes wait for all of them.
+const groupLimit = 16
+
+// errApart means that a call has to run in a transaction of its own.
+var errApart = errors.New("the transaction was rolled back because of another call")
+
+// write runs f in a transaction. If f returns an error, nothing is changed. Calls that wait for the
+// connection at the same time may share the transaction, and return after its commit.
 func (s *Store) write(ctx context.Context, c call, f func(*tx) error) error {
 	until := time.Now().Add(min(c.limit, busyLimit))
-	if err := s.gate.enter(ctx, until, c.first); err != nil {
-		return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+	for {
+		e := &entrant{call: c, f: f}
+		if err := s.gate.join(ctx, until, e); err != nil {
+			return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
+		}
+		if !e.by {
+			s.lead(ctx, until, e)
+		} else if e.err == errApart { //nolint:errorlint // errApart itself, not wrapped
+			c.joins = false
+			continue
+		}
+		s.notifier.send(e.wakeups)
+		return e.err
 	}
-	if c.alone != nil {
-		if done, err := s.alone(*c.alone); done {
-			s.gate.leave()
-			s.notifier.deliver(keyHint(c.alone.Key))
-			return err
+}
+
+// lead runs a call that has the gate, and calls that wait.
+func (s *Store) lead(ctx context.Context, until time.Time, e *entrant) {
+	defer s.gate.leave()
+	if e.alone != nil && !s.gate.queued() {
+		if done, err := s.alone(*e.alone); done {
+			s.notifier.deliver(keyHint(e.alone.Key))
+			e.err = err
+			return
 		}
 	}
-	t, err := s.begin(ctx, c, until)
-	if err == nil {
-		err = s.end(t, f(t))
+	t, err := s.begin(ctx, e.call, until)
+	if err != nil {
+		e.err = err
+		return
 	}
-	if err == nil {
+	var group []*entrant
+	if err = t.run(e); err == nil && e.joins {
+		var apart error
+		if group, apart = s.join(t); apart != nil {
+			s.undo(t, apart)
+			finish(group, errApart)
+			if t, e.err = s.begin(ctx, e.call, until); e.err != nil {
+				e.wakeups = nil
+				return
+			}
+			group, err = nil, t.run(e)
+		}
+	}
+	if e.err = s.end(t, err); e.err != nil {
+		e.wakeups = nil
+	} else {
 		s.solos.note(t)
 	}
-	s.gate.leave()
-	if err != nil {
-		return err
+	finish(group, e.err)
+}
+
+// join runs the calls that are next in a transaction. It returns an error if the transaction must be
+// rolled back.
+func (s *Store) join(t *tx) (group []*entrant, err error) {
+	for len(group) < groupLimit-1 {
+		e := s.gate.take()
+		if e == nil {
+			break
+		}
+		group = append(group, e)
+		t.now = s.now() // not before the call: its TTL counts from now on
+		e.err = t.run(e)
+		if e.err != nil && !errors.Is(e.err, driver.ErrNotHeld) { // which has changed nothing
+			return group, e.err
+		}
 	}
-	s.notifier.send(t.wakeups)
-	return nil
+	if len(group) > 0 && !s.same() { // as in begin: these calls came later
+		return group, errGone
+	}
+	return group, nil
+}
+
+// run runs a call, and keeps its wake-ups for it.
+func (t *tx) run(e *entrant) error {
+	t.wakeups = nil
+	err := e.f(t)
+	e.wakeups = t.wakeups
+	return err
+}
+
+// finish ends calls of a transaction. If the commit failed, what they have read may not hold.
+func finish(group []*entrant, err error) {
+	for _, e := range group {
+		if err != nil {
+			e.err, e.wakeups = err, nil
+		}
+		close(e.ready)
+	}
 }
 
 // begin waits until the transaction has the file. If begin fails, nothing was changed.

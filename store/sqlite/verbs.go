@@ -13,7 +13,7 @@ func (s *Store) Acquire(ctx context.Context, r driver.Request) (res driver.Resul
 	if err := cmp.Or(ctx.Err(), r.Validate(features())); err != nil {
 		return driver.Result{}, err
 	}
-	err = s.write(ctx, call{limit: r.TTL / 4}, func(t *tx) error {
+	err = s.write(ctx, call{limit: r.TTL / 4, joins: true}, func(t *tx) error {
 		k, err := t.load(r.Key)
 		if err != nil {
 			return err
@@ -128,7 +128,7 @@ func (s *Store) Release(ctx context.Context, id driver.ID) error {
 	if id.Key == "" || id.Owner == "" {
 		return driver.ErrNotHeld // no owner can have it
 	}
-	return s.write(ctx, call{limit: busyLimit, first: true, alone: &id}, func(t *tx) error {
+	return s.write(ctx, call{limit: busyLimit, first: true, joins: true, alone: &id}, func(t *tx) error {
 		k, err := t.load(id.Key)
 		if err != nil {
 			return err
