@@ -22,6 +22,7 @@ type choice struct {
 	since  string // a revision, or auto; empty: changes do not matter
 	share  string // k/n of all; empty: no sample
 	seed   int64  // of the sample; negative: by the commit
+	most   int    // of all of these; 0: no limit
 	budget time.Duration
 }
 
@@ -36,6 +37,8 @@ func parse(args []string, stderr io.Writer) (c choice, err error) {
 		"only a sample, such as 1/8; with -since: a sample in addition")
 	flags.Int64Var(&c.seed, "seed", -1,
 		"which sample: seeds 0 to n-1 together cover all mutants (default: by the commit)")
+	flags.IntVar(&c.most, "most", 0,
+		"if more are chosen, a sample of at most so many (default: no limit)")
 	flags.DurationVar(&c.budget, "budget", 0,
 		"start no mutant after this time; compiling does not count (default: no limit)")
 	if err := flags.Parse(args); err != nil {
@@ -83,12 +86,12 @@ func (c choice) choose(ctx context.Context, all []mutant, stdout io.Writer) ([]m
 			fmt.Fprintf(stdout, "mutants: %d of packages that differ from %s\n", len(chosen), rev)
 		}
 	}
-	if c.share == "" {
-		return chosen, nil
-	}
 	seed := uint64(max(c.seed, 0))
 	if c.seed < 0 {
 		seed = seedOf(ctx)
+	}
+	if c.share == "" {
+		return c.limit(chosen, seed, stdout), nil
 	}
 	k, n, err := parts(c.share)
 	if err != nil {
@@ -97,7 +100,18 @@ func (c choice) choose(ctx context.Context, all []mutant, stdout io.Writer) ([]m
 	picked := sample(all, k, n, seed)
 	fmt.Fprintf(stdout, "mutants: %d as a sample: scripts/mutants -share %s -seed %d '%s'\n",
 		len(picked), c.share, seed%uint64(n), c.wanted)
-	return join(chosen, picked), nil
+	return c.limit(join(chosen, picked), seed, stdout), nil
+}
+
+// limit returns the mutants, or a sample if there are too many.
+func (c choice) limit(chosen []mutant, seed uint64, stdout io.Writer) []mutant {
+	if c.most == 0 || len(chosen) <= c.most {
+		return chosen
+	}
+	n := (len(chosen) + c.most - 1) / c.most
+	picked := sample(chosen, 1, n, seed)
+	fmt.Fprintf(stdout, "mutants: these are too many: %d of them as a sample; make nightly runs all\n", len(picked))
+	return picked
 }
 
 // changes returns the revision to compare with, and the difference.

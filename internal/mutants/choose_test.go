@@ -133,6 +133,32 @@ func TestSample(t *testing.T) {
 	}
 }
 
+// Too many mutants become a sample, and the seeds together cover all.
+func TestChoice_limit(t *testing.T) {
+	var all []mutant
+	for i := range 25 {
+		all = append(all, mutant{Name: fmt.Sprint(i)})
+	}
+	seen := map[string]bool{}
+	for seed := range uint64(3) {
+		picked := choice{most: 10}.limit(all, seed, io.Discard)
+		if len(picked) > 10 || len(picked) < 8 {
+			t.Errorf("%d of 25 with at most 10", len(picked))
+		}
+		for _, m := range picked {
+			seen[m.Name] = true
+		}
+	}
+	if len(seen) != 25 {
+		t.Errorf("three seeds cover %d of 25", len(seen))
+	}
+	for _, most := range []int{0, 25} {
+		if got := (choice{most: most}).limit(all, 1, io.Discard); len(got) != 25 {
+			t.Errorf("%d of 25 with at most %d", len(got), most)
+		}
+	}
+}
+
 func TestParse_share(t *testing.T) {
 	for share, ok := range map[string]bool{"1/8": true, "3/4": true, "1/1": true, "0/8": false,
 		"9/8": false, "1": false, "1/8x": false, "1/": false, "-1/8": false} {

@@ -7,6 +7,7 @@
 //	scripts/mutants -since REV   those of packages, tests and rows that differ from a revision
 //	scripts/mutants -since auto  the same, from the last landed commit: see base
 //	scripts/mutants -share 1/8   a sample; with -since: in addition
+//	scripts/mutants -most 100    if there are more, a sample of at most so many
 //	scripts/mutants -budget 2m   start none after two minutes
 package main
 

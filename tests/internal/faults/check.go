@@ -106,9 +106,10 @@ func (r *Run) Check(min history.Minimums, found ...error) (*Verdict, error) {
 	}
 	// The end of a short run leaves a few unknown outcomes. Calls that go to a server together,
 	// behind the call of a client in trouble, are open together. The nodes of a majority have
-	// little time on a busy machine.
+	// little time on a busy machine: then the run has no verdict.
 	if v.Unexplained*20 > max(v.Operations, 60) {
-		errs = append(errs, fmt.Errorf("%d of %d operations have an unknown outcome and met no fault: more than one in twenty", v.Unexplained, v.Operations))
+		short = append(short, fmt.Errorf("%w: %d of %d operations have an unknown outcome and met no fault: more than one in twenty",
+			ErrTooLittle, v.Unexplained, v.Operations))
 	}
 	if r.Left != "" {
 		errs = append(errs, fmt.Errorf("left behind: %s", r.Left))

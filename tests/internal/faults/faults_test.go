@@ -144,6 +144,14 @@ func TestRun_Check_keeps(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	good := made("proof/1/2", [3]int{1, 1000, 3000}, [3]int{2, 4000, 5000})
 	twice := made("proof/1/2", [3]int{1, 1000, 3000}, [3]int{2, 2000, 4000})
+	open := made("proof/1/2", [3]int{1, 1000, 3000}, [3]int{2, 4000, 5000})
+	for i := range 4 { // more than one in twenty of 60
+		at := history.Stamp{At: time.Duration(6+i) * time.Second, Seq: int64(100 + i)}
+		open.Ops = append(open.Ops, history.Op{
+			Kind: history.Acquire, Outcome: history.Unknown, Key: "proof/1/2", Client: "p1", Hold: int64(10 + i), Weight: 1, Limit: 1,
+			Call: at, Wait: at, Return: at,
+		})
+	}
 	for name, tt := range map[string]struct {
 		run   Run
 		min   history.Minimums
@@ -159,6 +167,7 @@ func TestRun_Check_keeps(t *testing.T) {
 		"too little":  {Run{History: good}, history.Minimums{Grants: 100}, nil},
 		"too little of another": {Run{History: good}, history.Minimums{},
 			[]error{fmt.Errorf("%w: 0 pairs", ErrTooLittle)}},
+		"too little is known": {Run{History: open}, history.Minimums{}, nil},
 		"no search": {Run{History: twice, Options: Options{NoModel: true}},
 			history.Minimums{}, nil},
 		"no operations, but notes": {*bare(torture.Note{Who: "p1", What: "did", Key: "proof/1/2",
