@@ -28,7 +28,7 @@ short: ## the tests alone, with nothing installed (suites without their server a
 	go test ./...
 
 check: ## what CI runs after make test: format, vet, lint, race, and a share of chaos, proof and mutants
-	@scripts/check tools servers modules format vet lint side race faults mutants
+	@scripts/check tools servers modules format vet lint side race chaos proof mutants
 
 nightly: ## everything, whole: all mutants, long chaos, soak, fuzz, other versions of servers, figures; hours
 	@WHOLE=1 SEED=$(SEED) TIME=$(TIME) FUZZTIME=$(FUZZTIME) scripts/check tools servers test grown build race chaos compare promises mutants fuzz matrix costs figures soak
