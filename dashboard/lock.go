@@ -263,10 +263,11 @@ func (h holderView) lease(now time.Time) (level, format string, args []any) {
 	case h.Late:
 		return "bad", "Its lease is not being renewed: %s are left, of at least %s. The holder may be gone, or cut off from the store. " +
 			"If it does not renew, the lock is free then.", []any{left, most}
-	case h.Renewed.IsZero() && now.Sub(h.Seen) < 2*scanEvery:
+	case h.Renewed.IsZero() && now.Sub(h.Seen) < h.Most/3+2*scanEvery: // a renewal may not be due yet
 		return "", "Its lease ends in %s unless it is renewed.", []any{left}
 	case h.Renewed.IsZero():
-		return "", "Its lease ends in %s unless it is renewed. In the %s that this page has looked, it was not.", []any{left, piece{Ago: h.Seen}}
+		return "", "Its lease ends in %s unless it is renewed. In the %s that this page has looked, it was not. Most holders renew after a third of their TTL.",
+			[]any{left, piece{Ago: h.Seen}}
 	default:
 		return "", "Its lease is alive: it was renewed %s ago, and %s are left, of at least %s.", []any{piece{Ago: h.Renewed}, left, most}
 	}

@@ -83,3 +83,15 @@ func TestAudit_search(t *testing.T) {
 		}
 	}
 }
+
+// A lease without a renewal is no news before a renewal is due.
+func TestHolderView_lease(t *testing.T) {
+	now := time.Now()
+	for looked, want := range map[time.Duration]bool{3 * time.Second: false, 13 * time.Second: false, 15 * time.Second: true} {
+		var h holderView
+		h.Until, h.Most, h.Seen = now.Add(20*time.Second), 30*time.Second, now.Add(-looked)
+		if _, words, _ := h.lease(now); strings.Contains(words, "it was not") != want {
+			t.Errorf("after %v: %s", looked, words)
+		}
+	}
+}

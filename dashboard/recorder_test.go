@@ -189,6 +189,10 @@ func TestRecorder_deadlock(t *testing.T) {
 		if n := store.lists.Load(); n != 1 {
 			t.Errorf("%d scans for a page", n)
 		}
+		time.Sleep(time.Minute)
+		if _, body := get(t, d, "/graph"); !strings.Contains(body, "It has ended: one of the calls failed.") || strings.Contains(body, "</b> holds ") {
+			t.Error("the graph shows a deadlock that has ended as one of now")
+		}
 	})
 }
 
