@@ -186,7 +186,8 @@ func (b *bench) etcdHandOff(addr string) error {
 	if !b.pick(title) {
 		return nil
 	}
-	// A watch that begins with an old revision, as that of the Mutex, is up to 100 ms late at first.
+	// A watch that begins with an old revision, as that of the Mutex, is up to 100 ms late at
+	// first.
 	settled := func() { time.Sleep(150*time.Millisecond + mathrand.N(50*time.Millisecond)) }
 	return b.wakeTable(title, addr, []waking{
 		wakeAfter(peer{"concurrency.Mutex", openMutex(ttl)}, settled), wakeAfter(peer{"distlock", openEtcd(ttl)}, settled),

@@ -24,8 +24,8 @@ import (
 )
 
 // locks compares calls of the service Locks of a lock server with bare calls and with those of the
-// store. The server is a process of its own, as in the suite server: within one process, a bare call
-// takes less than half as long, and a client has no such server.
+// store. The server is a process of its own, as in the suite server: within one process, a bare
+// call takes less than half as long, and a client has no such server.
 func (b *bench) locks() error {
 	var s stack
 	defer s.undo()

@@ -86,8 +86,8 @@ func (h serviceHold) unlock() error {
 	return h.conn.Invoke(context.Background(), "/v3lockpb.Lock/Unlock", &request, &answer, grpc.ForceCodec(rawCodec{}))
 }
 
-// A grpcLocks is a client of the service Locks, with the client library that the lock service of etcd
-// has here: gRPC over one connection, and a lock that is waited for in the server.
+// A grpcLocks is a client of the service Locks, with the client library that the lock service of
+// etcd has here: gRPC over one connection, and a lock that is waited for in the server.
 type grpcLocks struct{ conn *grpc.ClientConn }
 
 func openGRPCLocks(addr string, later func(func())) (locker, error) {

@@ -98,8 +98,8 @@ type Result struct {
 	Used int64
 
 	// Ahead is the number of live queue entries before the owner's, or in the whole queue if the
-	// owner has none. It is 0 if granted. Up to 16 it is exact. Above, there are at least that many:
-	// a store may stop counting at 17.
+	// owner has none. It is 0 if granted. Up to 16 it is exact. Above, there are at least that
+	// many: a store may stop counting at 17.
 	Ahead int
 
 	// Behind is the number of live queue entries behind the owner's, 0 if it has none. If

@@ -265,8 +265,8 @@ func (c *comparison) stands(s driver.Store, id driver.ID) (driver.Claim, bool) {
 	return cs[i], true
 }
 
-// near compares a duration that the store reports with that of the model. The call of the store comes
-// after that of the model, by less than a quarter of a unit: see inTime.
+// near compares a duration that the store reports with that of the model. The call of the store
+// comes after that of the model, by less than a quarter of a unit: see inTime.
 func (c *comparison) near(a, b time.Duration) bool { return (a - b).Abs() <= c.unit/4+c.grain }
 
 // errors fails unless both errors are of one kind.

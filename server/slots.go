@@ -35,8 +35,8 @@ func newSlots(most int) *slots {
 
 var errFull = errors.New("too many calls wait")
 
-// enter begins a call, after those before it. It returns an error if ctx or callLimit ends first, or
-// if too many calls of the identity wait: the store was not called.
+// enter begins a call, after those before it. It returns an error if ctx or callLimit ends first,
+// or if too many calls of the identity wait: the store was not called.
 func (l *slots) enter(ctx context.Context, identity string) error {
 	if l.most < 0 {
 		return nil

@@ -1,11 +1,11 @@
 // Package etcdfence guards keys in etcd by the lock itself, if the locks are in the same cluster
 // (store/etcd): the condition "the claim of this lease is live" is a part of the caller's own
-// transaction. A write that comes after the end of the claim changes nothing. No fencing token has to
-// be remembered.
+// transaction. A write that comes after the end of the claim changes nothing. No fencing token has
+// to be remembered.
 //
-// The condition compares the claim that the store granted. Goroutines of one process that hand off a
-// lock in memory have one claim: among them, a late write is not refused. Write with the lease that is
-// held.
+// The condition compares the claim that the store granted. Goroutines of one process that hand off
+// a lock in memory have one claim: among them, a late write is not refused. Write with the lease
+// that is held.
 package etcdfence
 
 import (
@@ -30,8 +30,8 @@ type Guard struct {
 	prefix string
 }
 
-// New returns a guard for the locks of a store with this prefix; "" means the default of store/etcd.
-// The client is one of the cluster that has the locks.
+// New returns a guard for the locks of a store with this prefix; "" means the default of
+// store/etcd. The client is one of the cluster that has the locks.
 func New(kv clientv3.KV, prefix string) (*Guard, error) {
 	if kv == nil {
 		return nil, errors.New("etcdfence: the client is nil")
@@ -46,14 +46,16 @@ func (g *Guard) Held(l fence.Lease) (clientv3.Cmp, error) {
 	if err != nil {
 		return clientv3.Cmp{}, err
 	}
-	// It holds if there is a claim, and if all claims have this revision. An exclusive claim is alone.
+	// It holds if there is a claim, and if all claims have this revision. An exclusive claim is
+	// alone.
 	claims := etcdkey.Base(g.prefix, p.Name()) + etcdkey.Claims
 	return clientv3.Compare(clientv3.CreateRevision(claims), "=", int64(p.Fence()/span)).
 		WithRange(clientv3.GetPrefixRangeEnd(claims)), nil
 }
 
-// Do makes the operations in one transaction, if the exclusive claim of the lease is live. Otherwise
-// the error is [fence.ErrStale], and nothing was changed. After any other error the outcome is unknown.
+// Do makes the operations in one transaction, if the exclusive claim of the lease is live.
+// Otherwise the error is [fence.ErrStale], and nothing was changed. After any other error the
+// outcome is unknown.
 func (g *Guard) Do(ctx context.Context, l fence.Lease, ops ...clientv3.Op) (*clientv3.TxnResponse, error) {
 	held, err := g.Held(l)
 	if err != nil {

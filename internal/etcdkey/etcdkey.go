@@ -13,8 +13,8 @@ const Claims = "c/"
 // Base returns the beginning of all keys of a name. A prefix ends in a slash.
 func Base(prefix, name string) string { return prefix + "k/" + Escape(name) + "/" }
 
-// Escape returns a text without slashes and control characters. No two texts have the same form, and
-// the form of the beginning of a text is the beginning of its form.
+// Escape returns a text without slashes and control characters. No two texts have the same form,
+// and the form of the beginning of a text is the beginning of its form.
 func Escape(s string) string {
 	const digits = "0123456789ABCDEF"
 	var b strings.Builder

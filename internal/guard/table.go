@@ -50,8 +50,8 @@ on conflict (key) do update set fence = excluded.fence where g.fence <= excluded
 	return Verdict{Stale, current}, nil
 }
 
-// advanceMySQL is Advance on MariaDB, whose statements have no condition, and do not count a row that
-// stays as it is.
+// advanceMySQL is Advance on MariaDB, whose statements have no condition, and do not count a row
+// that stays as it is.
 func (t Table) advanceMySQL(ctx context.Context, db DB, key string, fence uint64) (Verdict, error) {
 	rows, err := db.Exec(ctx, "insert into "+t.Name+" (`key`, fence) values (?, ?)"+
 		" on duplicate key update fence = greatest(fence, values(fence))", key, int64(fence))

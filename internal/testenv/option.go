@@ -96,8 +96,8 @@ func OnDisk(d *Disk) Option { return Option{"OnDisk", func(s *settings) { s.disk
 // Members sets the number of members, 1 if not given. Known to Etcd.
 func Members(n int) Option { return Option{"Members", func(s *settings) { s.members = n }} }
 
-// Inside runs the first member in a network, so that it can be cut off from the other members. Clients
-// on its side use [EtcdCluster.Socket]. Known to Etcd.
+// Inside runs the first member in a network, so that it can be cut off from the other members.
+// Clients on its side use [EtcdCluster.Socket]. Known to Etcd.
 func Inside(n *Network) Option { return Option{"Inside", func(s *settings) { s.network = n }} }
 
 // collect applies the options. An option outside known fails the test.

@@ -14,8 +14,8 @@ import (
 // closes the stream, and the next one opens another.
 const silence = 500 * time.Millisecond
 
-// beats sends keep-alives over one stream. The keep-alives of the client library are of no use here:
-// they renew by themselves, and do not say when the request that was answered had been sent.
+// beats sends keep-alives over one stream. The keep-alives of the client library are of no use
+// here: they renew by themselves, and do not say when the request that was answered had been sent.
 type beats struct {
 	store *Store
 	mu    sync.Mutex
@@ -33,8 +33,8 @@ type beat struct {
 	err  error
 }
 
-// A stream sends requests and matches the n-th answer with the n-th request: an answer to an earlier
-// request for the same lease says nothing about a later one.
+// A stream sends requests and matches the n-th answer with the n-th request: an answer to an
+// earlier request for the same lease says nothing about a later one.
 type stream struct {
 	beats  *beats
 	cancel context.CancelFunc

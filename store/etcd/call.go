@@ -19,7 +19,8 @@ import (
 var errNoLease = errors.New("etcd: the lease has ended")
 
 // refusals are errors of a server that has certainly not served the request. A server without a
-// leader returns "no leader" before it proposes; every timeout, and "leader changed", may come after.
+// leader returns "no leader" before it proposes; every timeout, and "leader changed", may come
+// after.
 var refusals = map[string]bool{}
 
 func init() {
@@ -119,8 +120,8 @@ func unchanged(key string, revision int64) *pb.Compare {
 	}
 }
 
-// noneChanged holds if every key that begins with prefix is as old as this revision, and noneCreated
-// if every such key was created by then. Both hold if keys were deleted.
+// noneChanged holds if every key that begins with prefix is as old as this revision, and
+// noneCreated if every such key was created by then. Both hold if keys were deleted.
 
 func noneChanged(prefix string, revision int64) *pb.Compare {
 	return &pb.Compare{

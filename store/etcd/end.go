@@ -15,8 +15,8 @@ import (
 // than a write, and a waiter that is granted its claim by the release needs no write of its own.
 const longHold = 20 * time.Millisecond
 
-// Release ends a claim or removes a queue entry, in one transaction. If others are known to wait for
-// the claim, the head of the queue is granted its own at the same time.
+// Release ends a claim or removes a queue entry, in one transaction. If others are known to wait
+// for the claim, the head of the queue is granted its own at the same time.
 func (s *Store) Release(ctx context.Context, id driver.ID) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -41,8 +41,8 @@ func (s *Store) Release(ctx context.Context, id driver.ID) error {
 	return s.released(k, owner, resp, err)
 }
 
-// waiters returns the state of a name whose claim is about to end, as far as it is known. If the read
-// fails, the waiters are woken by the release.
+// waiters returns the state of a name whose claim is about to end, as far as it is known. If the
+// read fails, the waiters are woken by the release.
 func (s *Store) waiters(ctx context.Context, k space, owner string) *state {
 	if st := s.watch.known(k.name); st != nil {
 		return st
@@ -57,9 +57,9 @@ func (s *Store) waiters(ctx context.Context, k space, owner string) *state {
 	return k.seen(resp)
 }
 
-// push returns the operations that grant the head of the queue its claim when the owner's has ended,
-// and their conditions: no claim was changed since the state was read, and neither was the head's
-// entry. The claim gets the lease of the entry, so it lives no longer.
+// push returns the operations that grant the head of the queue its claim when the owner's has
+// ended, and their conditions: no claim was changed since the state was read, and neither was the
+// head's entry. The claim gets the lease of the entry, so it lives no longer.
 func (k space) push(st *state, owner string) (only []*pb.Compare, ops []*pb.RequestOp) {
 	i := index(st.claims, owner)
 	if i < 0 || st.more > 0 || len(st.queue) == 0 {

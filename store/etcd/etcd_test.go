@@ -46,8 +46,8 @@ func store(t testing.TB, c *clientv3.Client, prefix string) *etcd.Store {
 	return s
 }
 
-// env describes a cluster for the rules of the contract. A lease of etcd lives for whole seconds and
-// ends up to a second late, so the unit of time is 4 s.
+// env describes a cluster for the rules of the contract. A lease of etcd lives for whole seconds
+// and ends up to a second late, so the unit of time is 4 s.
 func env(e *testenv.EtcdCluster) drivertest.Env {
 	return drivertest.Env{
 		TTL:   4 * time.Second,

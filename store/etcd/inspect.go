@@ -13,8 +13,8 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
-// Inspect describes the cluster: the identity that the first store wrote below the prefix, the version
-// of the member that answers, and what an operator should know.
+// Inspect describes the cluster: the identity that the first store wrote below the prefix, the
+// version of the member that answers, and what an operator should know.
 func (s *Store) Inspect(ctx context.Context) (driver.Info, error) {
 	info := driver.Info{}
 	key := s.prefix + "id"

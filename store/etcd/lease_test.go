@@ -51,7 +51,8 @@ func TestPool_order(t *testing.T) {
 	}
 }
 
-// A lease that is about to end is not taken, and leases of claims that nobody released are forgotten.
+// A lease that is about to end is not taken, and leases of claims that nobody released are
+// forgotten.
 func TestPool_ends(t *testing.T) {
 	p := newPool()
 	old := newLease(1)

@@ -30,8 +30,8 @@ type renewal struct {
 }
 
 // Renew gives a claim a new TTL. If the TTL is as it was and there is no new value, this is a
-// keep-alive, and at the same time a transaction that reads the claim: its key may have been deleted
-// while its lease lives.
+// keep-alive, and at the same time a transaction that reads the claim: its key may have been
+// deleted while its lease lives.
 func (s *Store) Renew(ctx context.Context, r driver.Renewal) (behind int, err error) {
 	if err := cmp.Or(ctx.Err(), r.Validate(s.feature)); err != nil {
 		return 0, err
@@ -51,7 +51,8 @@ const (
 	lookMost = 128 / lookOps
 )
 
-// RenewAll renews many claims, with one stream of keep-alives and one transaction for every 42 claims.
+// RenewAll renews many claims, with one stream of keep-alives and one transaction for every 42
+// claims.
 func (s *Store) RenewAll(ctx context.Context, rs []driver.Renewal) []driver.Renewed {
 	out := make([]driver.Renewed, len(rs))
 	var all []*renewal
@@ -139,9 +140,9 @@ func (n *renewal) finish(ctx context.Context, l look) (behind int, err error) {
 	return 0, fmt.Errorf("%w: etcd: other calls changed the claim %d times", driver.ErrUnavailable, tries)
 }
 
-// write gives the claim c its new life: by a keep-alive, or by a transaction that moves it to another
-// lease or gives it another value. It reports false if the claim was changed or has ended. A record
-// always gets another lease, since late renewals of the claim may keep the old one alive.
+// write gives the claim c its new life: by a keep-alive, or by a transaction that moves it to
+// another lease or gives it another value. It reports false if the claim was changed or has ended.
+// A record always gets another lease, since late renewals of the claim may keep the old one alive.
 func (n *renewal) write(ctx context.Context, c *item) (done bool, err error) {
 	seconds, rec, id := n.seconds(n.r.TTL), c.record, c.kv.Lease
 	if c.Seconds == seconds && !n.r.Keep {
@@ -188,7 +189,8 @@ func (n *renewal) write(ctx context.Context, c *item) (done bool, err error) {
 	return resp.Succeeded, nil
 }
 
-// extend keeps the claim's lease alive, with the keep-alive that was sent already if that is for it.
+// extend keeps the claim's lease alive, with the keep-alive that was sent already if that is for
+// it.
 func (n *renewal) extend(ctx context.Context, id int64) (alive bool, err error) {
 	one := n.beat
 	n.beat = nil // a second one needs a new request

@@ -29,8 +29,8 @@ const (
 	// dialLimit bounds the first call of a user with a password.
 	dialLimit = 5 * time.Second
 
-	// A connection that is silent for pingAfter is tested, and closed if pingLimit passes without an
-	// answer. A server closes connections that are tested more often than every 5 s.
+	// A connection that is silent for pingAfter is tested, and closed if pingLimit passes without
+	// an answer. A server closes connections that are tested more often than every 5 s.
 	pingAfter, pingLimit = 10 * time.Second, 3 * time.Second
 )
 

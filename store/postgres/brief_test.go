@@ -143,8 +143,8 @@ func TestOpen_keepsItsConnection(t *testing.T) {
 	release(t, s, r)
 }
 
-// A brief store makes no connection to wait for another transaction: many commands that wait for one
-// key would fill the server.
+// A brief store makes no connection to wait for another transaction: many commands that wait for
+// one key would fill the server.
 func TestStore_Brief_busy(t *testing.T) {
 	t.Parallel()
 	srv := testenv.Postgres(t, testenv.Shared())

@@ -133,11 +133,11 @@ func ownerOf(owner string) (string, error) {
 }
 
 // runClaim runs a call on the connection for claims, and reads its answer. wait is the index of the
-// argument that says whether to wait. If another transaction has the key, it may be granting the key
-// to this owner, or it has locked the claim, and the call waits for it on another connection:
-// waiting in the batcher would delay all other calls. A brief store has few others, and waits there:
-// the first calls of many processes come together, and two connections of each would fill the
-// server.
+// argument that says whether to wait. If another transaction has the key, it may be granting the
+// key to this owner, or it has locked the claim, and the call waits for it on another connection:
+// waiting in the batcher would delay all other calls. A brief store has few others, and waits
+// there: the first calls of many processes come together, and two connections of each would fill
+// the server.
 func (s *Store) runClaim(ctx context.Context, c *call, wait int, read func([][][]byte) error) error {
 	err := s.claims.do(ctx, c)
 	if err == nil {

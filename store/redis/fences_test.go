@@ -29,8 +29,8 @@ type fenceModel struct {
 	now  int64
 	keys map[string]modelKey
 
-	// miniredis counts how long a key has left. A real server has a time at which the key ends, which
-	// a clock that is set back postpones.
+	// miniredis counts how long a key has left. A real server has a time at which the key ends,
+	// which a clock that is set back postpones.
 	counts bool
 }
 

@@ -98,8 +98,8 @@ func (s *Store) lead(ctx context.Context, until time.Time, e *entrant) {
 	finish(group, e.err)
 }
 
-// join runs the calls that are next in a transaction. It returns an error if the transaction must be
-// rolled back.
+// join runs the calls that are next in a transaction. It returns an error if the transaction must
+// be rolled back.
 func (s *Store) join(t *tx) (group []*entrant, err error) {
 	for len(group) < groupLimit-1 {
 		e := s.gate.take()

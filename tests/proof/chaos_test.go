@@ -71,7 +71,8 @@ func check(t *testing.T, r *faults.Run, min history.Minimums, found ...error) (v
 }
 
 // enough runs a test, and once or twice more if too little happened in it, for longer each time: a
-// machine may be busy with other work. The test itself reports violations, and they are not retried.
+// machine may be busy with other work. The test itself reports violations, and they are not
+// retried.
 func enough(t *testing.T, test func(seed uint64, longer time.Duration) (short error)) {
 	t.Helper()
 	const tries = 3

@@ -11,8 +11,8 @@ const (
 	// soloAfter is how many calls in a row are sent at once before a connection is opened for them.
 	soloAfter = 32
 
-	// soloIdle is how long an unused connection counts as sound. A server, or a firewall on the way,
-	// may close it unseen: nobody reads it between two calls.
+	// soloIdle is how long an unused connection counts as sound. A server, or a firewall on the
+	// way, may close it unseen: nobody reads it between two calls.
 	soloIdle = time.Second
 
 	// soloPause is the time between two attempts to open a connection.
