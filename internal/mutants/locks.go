@@ -2,7 +2,7 @@ package main
 
 // locks are mutants of the service Locks of the lock server.
 func locks() []mutant {
-	const acquire = "server/locks_acquire.go"
+	const acquire, request = "server/locks_acquire.go", "server/locks_request.go"
 	return []mutant{
 		{
 			Name: "locks-shared-becomes-exclusive", Why: "an owner that has a shared lock is answered that its lock is exclusive, next to other holders",
@@ -82,7 +82,7 @@ func locks() []mutant {
 		},
 		{
 			Name: "locks-short-owners", Why: "two callers with the same short owner are one holder",
-			File: acquire, Old: "len(owner) < minOwner || ", New: "",
+			File: request, Old: "len(owner) < minOwner || ", New: "",
 			Pkg: "server", Test: "TestLocks_invalid",
 		},
 		{
