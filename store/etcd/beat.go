@@ -2,7 +2,6 @@ package etcd
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -38,29 +37,43 @@ type beat struct {
 type stream struct {
 	beats  *beats
 	cancel context.CancelFunc
-	more   chan struct{} // ready if queue is not empty
+	more   chan struct{} // ready if run has to send
+
+	sending sync.Mutex // of the goroutine that sends
+	conn    pb.Lease_LeaseKeepAliveClient
 
 	mu      sync.Mutex
+	open    bool      // conn is set
 	queue   []*beat   // not sent yet
 	pending []*beat   // sent, in order
 	heard   time.Time // the last answer
 	err     error     // the stream has ended
 }
 
+// direct is up to how many unanswered keep-alives the caller sends the next one itself. They are a
+// few kilobytes, and a stream of gRPC accepts 64 KB before it blocks.
+const direct = 256
+
 // send sends a keep-alive. It does not block.
 func (b *beats) send(id int64) *beat {
 	one := &beat{id: id, sent: time.Now(), done: make(chan struct{})}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.store.ctx.Err() != nil {
-		one.fail(b.store.ctx.Err())
+	if err := b.store.ctx.Err(); err != nil {
+		one.fail(err)
 		return one
 	}
+	b.add(one).flush()
+	return one
+}
+
+// add queues a beat in the open stream, or in a new one.
+func (b *beats) add(one *beat) *stream {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	if b.now == nil || !b.now.add(one) {
 		b.now = b.open()
 		b.now.add(one)
 	}
-	return one
+	return b.now
 }
 
 // open starts a stream.
@@ -82,17 +95,45 @@ func (st *stream) run(ctx context.Context) error {
 	}
 	received := make(chan error, 1)
 	st.beats.store.wg.Go(func() { received <- st.receive(conn) })
+	st.mu.Lock()
+	st.conn, st.open = conn, true
+	st.mu.Unlock()
 	for {
+		st.sending.Lock()
+		st.drain()
+		st.sending.Unlock()
 		select {
 		case err := <-received:
 			return err
 		case <-st.more:
 		}
-		for one := st.next(); one != nil; one = st.next() {
-			if err := conn.Send(&pb.LeaseKeepAliveRequest{ID: one.id}); err != nil {
-				st.cancel()
-				return errors.Join(err, <-received)
-			}
+	}
+}
+
+// flush sends the queue, or makes run send it: if it might block, or if another goroutine sends and
+// may already have seen the end of the queue. A caller that sends itself saves a switch to another
+// goroutine.
+func (st *stream) flush() {
+	st.mu.Lock()
+	able := st.open && len(st.pending)+len(st.queue) <= direct
+	st.mu.Unlock()
+	if able && st.sending.TryLock() {
+		defer st.sending.Unlock()
+		st.drain()
+		return
+	}
+	select {
+	case st.more <- struct{}{}:
+	default:
+	}
+}
+
+// drain sends the queue. If that fails, the stream ends, and receive returns why.
+func (st *stream) drain() {
+	for one := st.next(); one != nil; one = st.next() {
+		if st.conn.Send(&pb.LeaseKeepAliveRequest{ID: one.id}) != nil {
+			st.cancel()
+			return
 		}
 	}
 }
@@ -126,10 +167,6 @@ func (st *stream) add(one *beat) bool {
 	}
 	one.stream = st
 	st.queue = append(st.queue, one)
-	select {
-	case st.more <- struct{}{}:
-	default:
-	}
 	return true
 }
 

@@ -29,7 +29,7 @@ func (s *Store) Release(ctx context.Context, id driver.ID) error {
 	only, push := k.push(s.waiters(ctx, k, owner), owner)
 	s.interrupt()
 	if push == nil && s.pool.of(k.claim(owner)) != nil { // the owner of a claim has no entry
-		resp, err := s.txn(ctx, &pb.TxnRequest{Success: r.Success[:1]})
+		resp, err := s.remove(ctx, k.claim(owner))
 		if err != nil || resp.Responses[0].GetResponseDeleteRange().Deleted > 0 {
 			return s.released(k, owner, resp, err)
 		}

@@ -74,7 +74,8 @@ func TestPool_ends(t *testing.T) {
 // answers is a stream of keep-alives that answers from a channel.
 type answers struct {
 	pb.Lease_LeaseKeepAliveClient
-	ch chan *pb.LeaseKeepAliveResponse
+	ch   chan *pb.LeaseKeepAliveResponse
+	sent chan int64
 }
 
 func (a answers) Recv() (*pb.LeaseKeepAliveResponse, error) {
@@ -119,5 +120,51 @@ func TestStream_order(t *testing.T) {
 	st.end(err)
 	if _, err := three.wait(t.Context()); err == nil {
 		t.Error("a request without an answer succeeded")
+	}
+}
+
+func (a answers) Send(r *pb.LeaseKeepAliveRequest) error {
+	a.sent <- r.ID
+	return nil
+}
+
+// A caller sends its keep-alive itself, unless the stream is not open or many are not answered: then
+// it might block, and run sends.
+func TestStream_direct(t *testing.T) {
+	a := answers{sent: make(chan int64, direct+2)}
+	st := &stream{more: make(chan struct{}, 1)}
+	flush := func(id int64) (sent int, left bool) {
+		st.add(&beat{id: id, done: make(chan struct{})})
+		st.flush()
+		select {
+		case <-st.more:
+			left = true
+		default:
+		}
+		return len(a.sent), left
+	}
+	if sent, left := flush(0); sent != 0 || !left {
+		t.Errorf("%d were sent before the stream was open; left to run: %v", sent, left)
+	}
+	st.conn, st.open = a, true
+	for i := range direct - 1 {
+		if sent, left := flush(int64(i + 1)); sent != i+2 || left {
+			t.Fatalf("%d were sent, want %d; left to run: %v", sent, i+2, left)
+		}
+	}
+	if sent, left := flush(direct); sent != direct || !left {
+		t.Errorf("%d were sent, want %d; left to run: %v", sent, direct, left)
+	}
+	st.pending = nil // answered
+	st.sending.Lock()
+	if sent, left := flush(direct + 1); sent != direct || !left {
+		t.Errorf("%d were sent while another goroutine sends; left to run: %v", sent, left)
+	}
+	st.sending.Unlock()
+	st.drain()
+	for i := range direct + 2 {
+		if id := <-a.sent; id != int64(i) {
+			t.Fatalf("the request %d is for the lease %d", i, id)
+		}
 	}
 }

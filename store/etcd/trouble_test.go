@@ -2,6 +2,7 @@ package etcd_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -101,6 +102,21 @@ func soon(t *testing.T, call func() error) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// inTime runs a scenario, each time with another prefix, until the machine kept up with it. The
+// scenario returns what was too slow for a verdict, or "". A violation fails the test at once.
+func inTime(t *testing.T, scenario func(prefix string) (slow string)) {
+	t.Helper()
+	const most = 10
+	for i := range most {
+		slow := scenario(fmt.Sprintf("p%d", i))
+		if slow == "" || t.Failed() {
+			return
+		}
+		t.Logf("run %d has no verdict: %s", i+1, slow)
+	}
+	t.Fatalf("the machine was too slow in %d runs", most)
 }
 
 // A cluster that is replaced by an empty one forgets claims, and its fences begin again. The
