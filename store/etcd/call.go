@@ -67,7 +67,7 @@ func (s *Store) txn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, err
 	return resp, outcome(ctx, err, p.Addr != nil)
 }
 
-// remove deletes a key. It answers as a transaction does, and costs the server less than one.
+// remove deletes a key. It answers as a transaction does.
 func (s *Store) remove(ctx context.Context, key string) (*pb.TxnResponse, error) {
 	var p peer.Peer
 	resp, err := s.kv.DeleteRange(ctx, &pb.DeleteRangeRequest{Key: []byte(key)}, grpc.Peer(&p))
