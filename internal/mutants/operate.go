@@ -50,7 +50,7 @@ func operate() []mutant {
 		},
 		{
 			Name: "serve-rotation-ends-it", Why: "a program that rotates the audit kills a server that still serves renewals",
-			File: "cmd/distlock/serve.go", Old: "	s.reopens(running)", New: "	s.reopens(ctx)",
+			File: "cmd/distlock/serve.go", Old: "	s.reopens(running)", New: "	_ = running\n	s.reopens(ctx)",
 			Pkg: "cmd/distlock", Test: "TestServe_rotated_late",
 		},
 		{

@@ -93,7 +93,8 @@ func TestClock_back(t *testing.T) {
 
 // A waiter dies in the queue, and the clock of the server is set back by an hour. The release hands
 // the key to the dead waiter for no longer than its queue entry. If the holder also dies and there
-// is no release, the dead waiter blocks the queue for no longer than that.
+// is no release, the dead waiter blocks the queue for no longer than that. A dead writer blocks the
+// readers behind it for no longer either, although the readers before it keep the key.
 func TestClock_deadWaiter(t *testing.T) {
 	t.Parallel()
 	const jump, wait = time.Hour, 2 * time.Second
@@ -104,13 +105,14 @@ func TestClock_deadWaiter(t *testing.T) {
 			return driver.Request{ID: driver.ID{Key: "key", Owner: owner}, Weight: driver.Whole,
 				Limit: driver.Whole, TTL: time.Minute, QueueTTL: wait}
 		}
-		acquire := func(owner string) error {
-			res, err := store.Acquire(t.Context(), r(owner))
+		request := func(r driver.Request) error {
+			res, err := store.Acquire(t.Context(), r)
 			if err == nil && !res.Granted {
 				err = fmt.Errorf("held for %v more", res.Blocker.Left)
 			}
 			return err
 		}
+		acquire := func(owner string) error { return request(r(owner)) }
 		eventually(t, "a holder", func() error { return acquire("holder") })
 		if err := acquire("dead"); err == nil {
 			t.Fatal("two holders")
@@ -133,6 +135,20 @@ func TestClock_deadWaiter(t *testing.T) {
 			return err
 		})
 		eventually(t, "the holder after that", func() error { return acquire("last") })
+
+		reader := func(owner string) driver.Request {
+			r := r(owner)
+			r.Key, r.Weight = "read", 1
+			return r
+		}
+		eventually(t, "a reader", func() error { return request(reader("reader")) })
+		writer := r("dead writer")
+		writer.Key = "read"
+		if err := request(writer); err == nil {
+			t.Fatal("a writer holds next to a reader")
+		}
+		clock.Set(-3 * jump)
+		eventually(t, "a reader behind the writer", func() error { return request(reader("behind")) })
 	})
 }
 
