@@ -118,6 +118,18 @@ func queueFaults() []fault {
 		{"a claim has the holder of its entry", []string{"claim of last attempt"}, claimed(func(r *driver.Request, entry driver.Claim) {
 			r.Holder, r.Task = entry.Holder, entry.Task
 		})},
+		{"a claim behind the head has the holder of an earlier attempt", []string{"claim behind the head"}, func(b *bent) {
+			first := map[driver.ID]string{}
+			requests(func(b *bent, r *driver.Request) {
+				c, ok := b.on(r.ID)
+				if _, again := first[r.ID]; ok && c.Waiting && !again && b.queue(r.Key)[0].ID != r.ID {
+					first[r.ID] = c.Holder
+				}
+				if holder, again := first[r.ID]; again {
+					r.Holder = holder
+				}
+			})(b)
+		}},
 		{"a claim has the weight of its entry", []string{"claim of last attempt"}, claimed(func(r *driver.Request, entry driver.Claim) {
 			r.Weight, r.Limit = entry.Weight, entry.Limit
 		})},

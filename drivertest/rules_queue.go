@@ -284,6 +284,27 @@ func queueRules() []rule {
 			},
 		},
 		{
+			name: "claim behind the head",
+			sentence: "a claim granted together with the entry before it holds the data of its " +
+				"owner's last attempt",
+			needs: queue | expiry | show,
+			check: func(p *probe) {
+				a, head, w := p.short(p.exclusive()), queued(p.shared(), p.long), queued(p.shared(), p.long)
+				p.grant(a)
+				born := p.last
+				p.while(born, a.TTL, func() {
+					p.refuse(head)
+					p.refuse(w)
+				})
+				p.outlive(born, a.TTL)
+				w.Holder, w.Task = "host-2", "task-2"
+				p.attempt(w)
+				p.grant(head)
+				p.grant(w)
+				p.same(p.shows(head, w)[1], w)
+			},
+		},
+		{
 			name:     "claim of last attempt",
 			sentence: "a claim granted from the queue holds the data of its owner's last attempt",
 			needs:    queue,

@@ -238,6 +238,11 @@ func postgres() []mutant {
 			Pkg: "tests/guarantees", Test: "TestClock_deadWaiter/postgres",
 		},
 		{
+			Name: "postgres-grants-the-data-of-an-entry", Why: "a claim shows the holder and the value of an earlier attempt",
+			File: file, Old: "promote(acquire.key, coalesce(entry_number, 9223372036854775807))", New: "promote(acquire.key, 9223372036854775807)",
+			Pkg: pkg, Test: "TestStore/claim_behind_the_head",
+		},
+		{
 			Name: "postgres-sum-misses-a-grant", Why: "the sum of many claims is too low, and a limit is passed",
 			File: file, Old: "acquire.used > 0 then k.used + acquire.weight end", New: "acquire.used > 0 then k.used end",
 			Pkg: pkg, Test: "TestSQL_manyClaims",
@@ -264,7 +269,7 @@ func postgres() []mutant {
 		},
 		{
 			Name: "postgres-free-key-waits-for-its-head", Why: "a key stays free while others wait, until the head of its queue attempts",
-			File: file, Old: "    if @schema@.promote(acquire.key) then", New: "    if false then",
+			File: file, Old: "    if @schema@.promote(acquire.key, coalesce(entry_number, 9223372036854775807)) then", New: "    if false then",
 			Pkg: pkg, Test: "TestAcquire_promotesHead",
 		},
 		{

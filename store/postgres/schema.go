@@ -26,7 +26,7 @@ const (
 	oldest = 3
 
 	// functions is the number of the functions that this package creates.
-	functions = 12
+	functions = 13
 
 	// enough is the lowest number of functions that this package can work with. Functions with a
 	// higher number do everything that those with a lower one do.

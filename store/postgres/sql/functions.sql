@@ -249,11 +249,11 @@ begin
 end
 $$;
 
--- promote grants the claims at the head of the queue that fit, each until its queue entry expires,
--- and notifies their owners. The owner may be dead, so if the clock was set back, the claim still
+-- promote grants the claims at the head of the queue that fit and have a number below the given one,
+-- each until its queue entry expires, and notifies their owners. The owner may be dead, so if the clock was set back, the claim still
 -- ends after at most the requested queue TTL. The caller has the key. It returns whether it granted
 -- any.
-create or replace function @schema@.promote(key text) returns boolean
+create or replace function @schema@.promote(key text, below bigint) returns boolean
 language plpgsql set search_path = pg_catalog as $$
 #variable_conflict use_column
 declare
@@ -266,7 +266,7 @@ declare
 begin
   for step in 1..100 loop
     select q.* into head from @schema@.queue q where q.key = promote.key and q.ends > now
-      and q.number > 0 order by q.number limit 1;
+      and q.number > 0 and q.number < promote.below order by q.number limit 1;
     if not found then
       return granted;
     end if;
@@ -429,7 +429,7 @@ begin
         and q.number > 0 and q.ends > now order by q.number limit 17) q);
       if acquire.weight < own.weight and behind > 0 then
         if mine then
-          perform @schema@.promote(acquire.key);
+          perform @schema@.promote(acquire.key, 9223372036854775807);
         else
           perform @schema@.notify_key('k', acquire.key);
         end if;
@@ -466,8 +466,8 @@ begin
         and l.ends > now + l.ttl for update skip locked
     ) late where q.key = acquire.key and q.owner = late.owner;
     -- The claim before ended by itself, or its release could not grant the key to the head. The
-    -- head may attempt late.
-    if @schema@.promote(acquire.key) then
+    -- head may attempt late. Our own claim gets the data of this attempt below.
+    if @schema@.promote(acquire.key, coalesce(entry_number, 9223372036854775807)) then
       select a.* into again from @schema@.acquire(acquire.key, acquire.owner, acquire.ttl,
         acquire.weight, acquire."limit", acquire.queue_ttl, acquire.floor, acquire.holder,
         acquire.task, acquire.meta, acquire.value, acquire.channel, acquire.wait) a;
@@ -501,7 +501,7 @@ begin
     behind := (select count(*) from (select from @schema@.queue q where q.key = acquire.key
       and q.number > 0 and q.ends > now order by q.number limit 17) q);
     if behind > 0 then
-      perform @schema@.promote(acquire.key);
+      perform @schema@.promote(acquire.key, 9223372036854775807);
     end if;
     return;
   end if;
@@ -1016,7 +1016,7 @@ begin
       where o.key = release.key and o.ends > clock_timestamp()) then
       perform @schema@.notify_key('o', release.key);
     end if;
-    perform @schema@.promote(release.key);
+    perform @schema@.promote(release.key, 9223372036854775807);
   end if;
   return true;
 end
@@ -1117,7 +1117,7 @@ begin
     update @schema@.key k set used = null, soon = null
       where k.key = break.key and k.used is not null;
     perform @schema@.notify_key('o', break.key);
-    perform @schema@.promote(break.key);
+    perform @schema@.promote(break.key, 9223372036854775807);
   end if;
 end
 $$;
