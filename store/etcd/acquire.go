@@ -33,7 +33,7 @@ func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Result, e
 	if err := cmp.Or(ctx.Err(), r.Validate(s.feature)); err != nil {
 		return driver.Result{}, err
 	}
-	a := &attempt{Store: s, space: s.space(r.Key), r: &r, owner: hashOf(r.Owner), seconds: s.seconds(r.TTL)}
+	a := &attempt{Store: s, space: s.space(r.Key), r: &r, owner: hashOf(r.Owner), seconds: s.seconds(r.TTL, r.Weight)}
 	a.claim, a.entry = a.space.claim(a.owner), a.space.entry(a.owner)
 	if s.pool.of(a.entry) == nil { // it may have to join the queue
 		leave, err := s.gates.Enter(ctx, r.Key)
@@ -107,7 +107,7 @@ func (a *attempt) first(ctx context.Context) (res driver.Result, next *state, er
 		}
 		return res, a.seen(resp), nil
 	}
-	l, err := a.take(ctx, a.seconds)
+	l, err := a.take(ctx, a.seconds, a.r.Weight)
 	if err != nil {
 		return res, nil, err
 	}
@@ -155,7 +155,7 @@ func (a *attempt) grant(ctx context.Context, st *state) (res driver.Result, next
 	if fenceOf(st.revision+1) > driver.MaxFence-driver.Span {
 		return res, nil, fmt.Errorf("%w: etcd: no fences are left", driver.ErrUnavailable)
 	}
-	l, err := a.take(ctx, a.seconds)
+	l, err := a.take(ctx, a.seconds, a.r.Weight)
 	if err != nil {
 		return res, nil, err
 	}
@@ -190,7 +190,7 @@ func (a *attempt) again(ctx context.Context, st *state, c *item) (res driver.Res
 	switch {
 	case c.Kept: // a record keeps its own TTL
 	case c.Seconds != a.seconds:
-		if l, err = a.take(ctx, a.seconds); err != nil {
+		if l, err = a.take(ctx, a.seconds, a.r.Weight); err != nil {
 			return res, nil, err
 		}
 		rec.Seconds, id = l.seconds, l.id
@@ -260,10 +260,10 @@ func (a *attempt) wait(ctx context.Context, st *state) (res driver.Result, next 
 // join adds the owner's entry to the queue, or refreshes it at its position. It returns the state
 // after that, or the current one if the owner has a claim or its entry has ended.
 func (a *attempt) join(ctx context.Context, st *state) (next *state, ok bool, err error) {
-	seconds, now := a.Store.seconds(a.r.QueueTTL), time.Now().UnixMicro()
+	seconds, now := a.Store.seconds(a.r.QueueTTL, 0), time.Now().UnixMicro()
 	i := index(st.queue, a.owner)
 	if i < 0 {
-		l, err := a.take(ctx, seconds)
+		l, err := a.take(ctx, seconds, 0)
 		if err != nil {
 			return nil, false, err
 		}
@@ -273,7 +273,7 @@ func (a *attempt) join(ctx context.Context, st *state) (next *state, ok bool, er
 	rec, id := recordOf(a.r, seconds, e.At).encode(), e.kv.Lease
 	var l *lease
 	if e.Seconds != seconds {
-		if l, err = a.take(ctx, seconds); err != nil {
+		if l, err = a.take(ctx, seconds, 0); err != nil {
 			return nil, false, err
 		}
 		id = l.id
@@ -299,7 +299,7 @@ func (s *Store) extend(ctx context.Context, key string, id int64) (alive bool, e
 		return false, err
 	}
 	if l := s.pool.of(key); ttl > 0 && l != nil && l.id == id {
-		s.pool.renewed(l, one.sent)
+		s.pool.renewed(l, one)
 	}
 	return ttl > 0, nil
 }

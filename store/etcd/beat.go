@@ -24,7 +24,8 @@ type beats struct {
 // A beat is one keep-alive.
 type beat struct {
 	id     int64
-	sent   time.Time // before it was sent
+	sent   time.Time     // before it was sent
+	kept   time.Duration // the same, by the clock of the pool
 	stream *stream
 
 	done chan struct{} // closed when the fields below are set
@@ -56,7 +57,7 @@ const direct = 256
 
 // send sends a keep-alive. It does not block.
 func (b *beats) send(id int64) *beat {
-	one := &beat{id: id, sent: time.Now(), done: make(chan struct{})}
+	one := &beat{id: id, sent: time.Now(), kept: b.store.pool.clock.Now(), done: make(chan struct{})}
 	if err := b.store.ctx.Err(); err != nil {
 		one.fail(err)
 		return one

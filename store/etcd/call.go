@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -60,10 +61,11 @@ func unknown(err error) bool {
 	return err != nil && !errors.Is(err, driver.ErrUnavailable) && !errors.Is(err, errNoLease)
 }
 
-// txn makes a transaction.
+// txn makes a transaction. Its answer may be longer than the 4 MiB of gRPC: some dozens of claims
+// or queue entries with long values are. So do the calls of the client library.
 func (s *Store) txn(ctx context.Context, r *pb.TxnRequest) (*pb.TxnResponse, error) {
 	var p peer.Peer // has an address if a connection was chosen, so that something may have been sent
-	resp, err := s.kv.Txn(ctx, r, grpc.Peer(&p))
+	resp, err := s.kv.Txn(ctx, r, grpc.Peer(&p), grpc.MaxCallRecvMsgSize(math.MaxInt32))
 	return resp, outcome(ctx, err, p.Addr != nil)
 }
 

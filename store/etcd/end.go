@@ -3,6 +3,7 @@ package etcd
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -118,13 +119,19 @@ func (s *Store) Break(ctx context.Context, key string, upTo uint64, reason strin
 	if err := ctx.Err(); err != nil || !valid(key) {
 		return nil, err
 	}
-	k := s.space(key)
+	k, all := s.space(key), false
 	for range tries {
 		st, err := s.read(ctx, k)
 		if err != nil {
 			return out, err
 		}
-		targets := slices.DeleteFunc(st.claims, func(c *item) bool { return upTo > 0 && c.fence() > upTo })
+		if len(st.claims) == 0 {
+			return out, nil
+		}
+		if upTo == 0 { // those of now: else short claims that come and go would protect the others
+			upTo, all = st.claims[len(st.claims)-1].fence(), true
+		}
+		targets := slices.DeleteFunc(st.claims, func(c *item) bool { return c.fence() > upTo })
 		if len(targets) == 0 {
 			return out, nil
 		}
@@ -140,11 +147,11 @@ func (s *Store) Break(ctx context.Context, key string, upTo uint64, reason strin
 				out = append(out, c.describe(key, left[i]))
 			}
 		}
-		if upTo == 0 && ended && len(st.claims) == len(targets) {
+		if all && ended && len(st.claims) == len(targets) {
 			return out, nil
 		}
 	}
-	return out, nil
+	return out, fmt.Errorf("etcd: other calls changed the claims %d times", tries)
 }
 
 // smash ends these claims if all of them are live, and leaves the reason for their holders.

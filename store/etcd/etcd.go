@@ -1,35 +1,36 @@
-// Package etcd stores claims in an etcd cluster. Consensus decides every grant: a claim that was
-// granted is on a majority of the members, and no failover loses it. Every grant has a fencing
-// token, called fence, that grows.
+// Package etcd stores claims in an etcd cluster. Consensus decides every grant: a granted claim is
+// on a majority of the members, and no failover loses it. Every grant has a fencing token, called
+// fence, that grows.
 //
 // # Layout
 //
-// Every claim and every queue entry is one key with a lease of its own, below a prefix:
+// Every claim and every queue entry is one key with its own etcd lease, below a prefix:
 //
 //	distlock/k/NAME/c/OWNER    a claim
 //	distlock/k/NAME/q/OWNER    a queue entry
 //	distlock/b/NAME/OWNER      why a claim was broken
 //
-// NAME is escaped, so that no name is the beginning of another, and OWNER is a hash. The revision
-// that created a key is its position in the order, and 128 times that revision is the fence of a
-// claim. An acquire of a free name is one transaction, and so is a release. If others wait, a
-// release grants the head of the queue its claim.
+// NAME is escaped, so that no name is the beginning of another name. OWNER is a hash. The order of
+// keys is the revision that created them. The fence of a claim is 128 times this revision. An
+// acquire of a free name is one transaction, and a release is one delete. If others wait, the
+// release is a transaction that grants the claim to the head of the queue.
 //
 // # Time
 //
-// A claim ends when etcd ends its lease. A lease lives for whole seconds, and for at least the
-// server's least TTL: 2 s, unless the election timeout was changed. A TTL is therefore rounded up.
-// etcd looks for ended leases every half second, so a claim may live about a second longer than its
-// TTL. A new leader gives every lease its full TTL again.
+// A claim ends when etcd ends its lease. A lease lives for whole seconds, and at least for the
+// minimum TTL of the server: 2 s, unless the election timeout was changed. So a TTL is rounded up.
+// etcd looks for ended leases every half second. So a claim may live about a second longer than its
+// TTL, and two seconds longer if it is exclusive and its TTL is 10 s or more: see slackFrom. A new
+// leader gives every lease its full TTL again.
 //
-// A transaction of etcd cannot read a clock. So a store supports no Floor, and [driver.Claim].Held
-// is computed from the clocks of two clients. No decision depends on it.
+// A transaction of etcd cannot read a clock. So the store supports no Floor. [driver.Claim].Held is
+// computed from the clocks of two clients, and no decision depends on it.
 //
 // # What is not guaranteed
 //
-// Fences of a key fall if the cluster is restored from a backup without a higher revision (etcdutl
-// snapshot restore --bump-revision), or if it is replaced by an empty one. Every user that may
-// write the prefix can end every claim.
+// Fences fall if the cluster is restored from a backup without a higher revision (etcdutl snapshot
+// restore --bump-revision), or is replaced by an empty cluster. Every user that may write the
+// prefix can end every claim.
 package etcd
 
 import (
@@ -46,6 +47,7 @@ import (
 
 	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/internal/gate"
+	"github.com/distlock/distlock/internal/keeper"
 )
 
 const (
@@ -121,7 +123,7 @@ func New(client *clientv3.Client, opt *Options) (*Store, error) {
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.least.Store(int64(o.MinTTL / time.Second))
 	s.beats.store, s.watch.store, s.gates.Size = s, s, perKey
-	s.pool.idle, s.pool.used = map[int64][]*lease{}, map[string]*lease{}
+	s.pool.clock, s.pool.idle, s.pool.used = keeper.NewClock(), map[int64][]*lease{}, map[string]*lease{}
 	s.watch.names, s.watch.pulse, s.watch.stream = map[string]*mirror{}, pulse, clientv3.NewWatcher(client)
 	return s, nil
 }
@@ -149,10 +151,27 @@ func features(minTTL time.Duration) driver.Features {
 	}
 }
 
-// seconds returns the lease for a TTL: whole seconds, and no less than the server's least.
-func (s *Store) seconds(ttl time.Duration) int64 {
+// slackFrom is the shortest TTL of an exclusive claim, in seconds, whose lease is a second longer.
+// Within this second after a keep-alive, the lease needs no other one for the next claim. Shared
+// claims have no such lease: a rate limit counts by their TTL.
+const slackFrom = 10
+
+// slack returns how much longer the lease of a claim is than its TTL.
+func slack(weight, seconds int64) time.Duration {
+	if weight == driver.Whole && seconds > slackFrom {
+		return time.Second
+	}
+	return 0
+}
+
+// seconds returns the lease for a TTL: whole seconds, and no less than the server's least. The
+// weight of a queue entry or a record is 0.
+func (s *Store) seconds(ttl time.Duration, weight int64) int64 {
 	n := int64(ttl / time.Second)
 	if ttl%time.Second > 0 {
+		n++
+	}
+	if weight == driver.Whole && n >= slackFrom {
 		n++
 	}
 	return min(max(n, s.least.Load()), mostSeconds)

@@ -1,6 +1,7 @@
 package etcd_test
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/distlock/distlock/driver"
@@ -239,6 +241,32 @@ func TestStore_certificates(t *testing.T) {
 	}
 }
 
+// A lease that was kept alive within the last second is used without another keep-alive, an older
+// one with it: the claim lives for its whole TTL.
+func TestStore_used_lease_slack(t *testing.T) {
+	t.Parallel()
+	s := store(t, connect(t, testenv.Etcd(t).Endpoints()...), "p")
+	for _, idle := range []time.Duration{0, 500 * time.Millisecond, 2500 * time.Millisecond} {
+		time.Sleep(idle)
+		r, began := whole("key"), time.Now()
+		r.TTL = 15 * time.Second
+		if res, err := s.Acquire(t.Context(), r); err != nil || !res.Granted {
+			t.Fatal(res, err)
+		}
+		claims, err := s.Show(t.Context(), "key")
+		if err != nil || len(claims) != 1 {
+			t.Fatal(claims, err)
+		}
+		const grain = time.Second // the server reports whole seconds
+		if left, least := claims[0].Left, r.TTL-time.Since(began)-grain; left < least {
+			t.Errorf("after a pause of %v: the claim has %v left, want at least %v", idle, left, least)
+		}
+		if err := s.Release(t.Context(), r.ID); err != nil && time.Since(began) < r.TTL {
+			t.Fatal(err)
+		}
+	}
+}
+
 // A claim on a lease that an earlier claim had lives for its whole TTL.
 func TestStore_used_lease(t *testing.T) {
 	t.Parallel()
@@ -434,4 +462,131 @@ func pushes(t *testing.T, c *clientv3.Client, prefix string) (slow string) {
 		t.Errorf("the claim lived for %v, its entry had a TTL of %v", lived, life)
 	}
 	return ""
+}
+
+// Claims and queue entries with long values are read, listed and renewed, though one answer has
+// more than the 4 MiB that gRPC accepts by default.
+func TestStore_long_answers(t *testing.T) {
+	t.Parallel()
+	s := store(t, connect(t, testenv.Etcd(t).Endpoints()...), "p")
+	value := bytes.Repeat([]byte("v"), driver.MaxValue)
+	var rs []driver.Renewal
+	for i := range 50 {
+		for _, r := range []driver.Request{whole(fmt.Sprint("k", i)), whole("k0")} {
+			r.Value, r.TTL, r.QueueTTL = value, time.Hour, time.Hour // the calls take long on a busy machine
+			r.Meta = map[string]string{"bytes": strings.Repeat("\xff", driver.MaxMeta-8)}
+			res, err := s.Acquire(t.Context(), r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if res.Granted {
+				rs = append(rs, driver.Renewal{ID: r.ID, TTL: r.TTL})
+			}
+		}
+	}
+	for i, r := range s.RenewAll(t.Context(), rs) {
+		if r.Err != nil {
+			t.Fatalf("renewal %d: %v", i, r.Err)
+		}
+	}
+	n := 0
+	for _, err := range s.List(t.Context(), "") {
+		if n++; err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n != 100 {
+		t.Errorf("List shows %d claims and entries, want 100", n)
+	}
+}
+
+// Leases that wait for their next claim and have ended in the meantime cost one transaction in all,
+// not one each.
+func TestStore_ended_leases(t *testing.T) {
+	t.Parallel()
+	c := connect(t, testenv.Etcd(t).Endpoints()...)
+	s := store(t, c, "p")
+	var all []driver.Request
+	for i := range 60 {
+		all = append(all, whole(fmt.Sprint("k", i)))
+		if res, err := s.Acquire(t.Context(), all[i]); err != nil || !res.Granted {
+			t.Fatal(res, err)
+		}
+	}
+	for _, r := range all {
+		if err := s.Release(t.Context(), r.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	leases, err := c.Leases(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range leases.Leases {
+		if _, err := c.Revoke(t.Context(), l.ID); err != nil && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
+			t.Fatal(err)
+		}
+	}
+	if res, err := s.Acquire(t.Context(), whole("free")); err != nil || !res.Granted {
+		t.Errorf("a free name after all idle leases have ended: %+v, %v; want it granted", res, err)
+	}
+}
+
+// Break ends a claim also if another one on the key ends, and a new one is granted, at every
+// moment.
+func TestStore_Break_of_a_busy_key(t *testing.T) {
+	t.Parallel()
+	c := connect(t, testenv.Etcd(t).Endpoints()...)
+	s, other := store(t, c, "p"), store(t, c, "p")
+	one := func() driver.Request {
+		r := whole("permits")
+		r.Weight, r.Limit = 1, 10
+		return r
+	}
+	acquire := func() driver.Request {
+		r := one()
+		if res, err := other.Acquire(t.Context(), r); err != nil || !res.Granted {
+			t.Error(res, err)
+		}
+		return r
+	}
+	stuck, short := acquire(), acquire()
+	var busy func()
+	busy = func() {
+		if err := other.Release(t.Context(), short.ID); err != nil {
+			t.Error(err)
+		}
+		short = acquire()
+		s.Between(busy)
+	}
+	s.Between(busy)
+	broken, err := s.Break(t.Context(), "permits", 0, "test")
+	if err != nil || len(broken) != 1 || broken[0].Owner != driver.Tag(stuck.Owner) {
+		t.Errorf("Break ended %v, %v; want the claim that stays", broken, err)
+	}
+}
+
+// A process that releases a lock with a long TTL, and then ends, leaves no lease.
+func TestStore_Close_leaves_no_long_lease(t *testing.T) {
+	t.Parallel()
+	c := connect(t, testenv.Etcd(t).Endpoints()...)
+	for range 5 {
+		s, err := etcd.New(c, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := whole("key")
+		r.TTL = time.Hour
+		if res, err := s.Acquire(t.Context(), r); err != nil || !res.Granted {
+			t.Fatal(res, err)
+		}
+		if err := s.Release(t.Context(), r.ID); err != nil {
+			t.Fatal(err)
+		}
+		s.Close()
+	}
+	left, err := c.Leases(t.Context())
+	if err != nil || len(left.Leases) != 0 {
+		t.Errorf("%d leases are left, %v", len(left.Leases), err)
+	}
 }

@@ -122,6 +122,14 @@ func itemOf(base string, kv *mvccpb.KeyValue) *item {
 	return it
 }
 
+// slack returns how much longer the lease is than the TTL.
+func (it *item) slack() time.Duration {
+	if it.waits || it.Kept {
+		return 0
+	}
+	return slack(it.Weight, it.Seconds)
+}
+
 func (it *item) fence() uint64 {
 	if it.waits {
 		return 0

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/peer"
 
 	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/keeper"
 )
 
 const (
@@ -22,21 +23,27 @@ const (
 	// longest of them: a longer one is revoked when its claim has ended, a shorter one ends by
 	// itself.
 	idleMost    = 64
-	idleSeconds = 60
+	idleSeconds = 61
+
+	// revokeLimit bounds the end of a lease.
+	revokeLimit = time.Second
 )
 
 // A lease belongs to this store, which granted it. It has one claim or one queue entry at a time.
 type lease struct {
 	id, seconds int64
-	end         time.Time // it lives at least until then, counted from before the request was sent
-	fresh       bool      // granted for the call that has it
-	doubt       bool      // a transaction with it has an unknown outcome: it never gets another claim
-	since       int64     // the revision at which it got its key
-	taken       time.Time // when it got its key
+	end         time.Time     // it lives at least until then, counted from before the request was sent
+	kept        time.Duration // when that request was sent, by the clock of the pool
+	whole       bool          // it lives for the whole TTL of the call that has it, without a keep-alive
+	doubt       bool          // a transaction with it has an unknown outcome: it never gets another claim
+	since       int64         // the revision at which it got its key
+	taken       time.Time     // when it got its key
 }
 
 // A pool has the leases of the store.
 type pool struct {
+	clock *keeper.Clock // a lease ends also while this host is suspended
+
 	mu   sync.Mutex
 	idle map[int64][]*lease // by their length
 	used map[string]*lease  // by the key that has it, or that may have it
@@ -45,9 +52,10 @@ type pool struct {
 	ahead atomic.Bool // a lease for the next call is being granted
 }
 
-// take returns a lease without a key. A lease that was not granted in this call needs a keep-alive.
-func (s *Store) take(ctx context.Context, seconds int64) (*lease, error) {
-	if l := s.pool.take(seconds); l != nil {
+// take returns a lease without a key, for a claim of a weight. It needs a keep-alive unless it is
+// whole. The weight of a queue entry is 0.
+func (s *Store) take(ctx context.Context, seconds, weight int64) (*lease, error) {
+	if l := s.pool.take(seconds, weight); l != nil {
 		return l, nil
 	}
 	l, err := s.grant(ctx, seconds)
@@ -64,7 +72,7 @@ func (s *Store) take(ctx context.Context, seconds int64) (*lease, error) {
 
 // grant makes a new lease. An error is definite for the caller: no key has the lease.
 func (s *Store) grant(ctx context.Context, seconds int64) (*lease, error) {
-	began := time.Now()
+	began, kept := time.Now(), s.pool.clock.Now()
 	var p peer.Peer
 	id := rand.Int64N(1<<62) + 1
 	resp, err := s.leases.LeaseGrant(ctx, &pb.LeaseGrantRequest{ID: id, TTL: seconds}, grpc.Peer(&p))
@@ -80,12 +88,16 @@ func (s *Store) grant(ctx context.Context, seconds int64) (*lease, error) {
 	if resp.TTL > seconds { // the server's least TTL is higher
 		s.least.Store(max(s.least.Load(), resp.TTL))
 	}
-	return &lease{id: resp.ID, seconds: resp.TTL, end: began.Add(time.Duration(resp.TTL) * time.Second), fresh: true}, nil
+	end := began.Add(time.Duration(resp.TTL) * time.Second)
+	return &lease{id: resp.ID, seconds: resp.TTL, end: end, kept: kept, whole: true}, nil
 }
 
-// revoke ends a lease, and the key that has it, behind the caller.
+// revoke ends a lease, and the key that has it, behind the caller. A Close that follows waits for
+// it, but not for long: else each command with a long TTL would leave a lease for that TTL.
 func (s *Store) revoke(id int64) {
 	s.background(func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), revokeLimit)
+		defer cancel()
 		_, _ = s.leases.LeaseRevoke(ctx, &pb.LeaseRevokeRequest{ID: id}) // else it ends by itself
 	})
 }
@@ -102,7 +114,7 @@ func (s *Store) give(l *lease) {
 	s.pool.give(l)
 }
 
-func (p *pool) take(seconds int64) *lease {
+func (p *pool) take(seconds, weight int64) *lease {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for list := p.idle[seconds]; len(list) > 0; list = p.idle[seconds] {
@@ -110,11 +122,18 @@ func (p *pool) take(seconds int64) *lease {
 		p.idle[seconds] = list[:len(list)-1]
 		// The keep-alive has to arrive before the end.
 		if time.Until(l.end) > time.Duration(seconds)*time.Second/2 {
-			l.fresh = false
+			l.whole = p.age(l) < slack(weight, seconds)
 			return l
 		}
 	}
 	return nil
+}
+
+// age returns how long ago the last keep-alive of a lease was sent, by the clock that counts most:
+// of a suspend of this host, that of the pool knows only on Linux, and the time of day may be set.
+func (p *pool) age(l *lease) time.Duration {
+	byDay := time.Now().Round(0).Sub(l.end.Round(0)) + time.Duration(l.seconds)*time.Second
+	return max(byDay, p.clock.Now()-l.kept)
 }
 
 func (p *pool) give(l *lease) {
@@ -123,6 +142,15 @@ func (p *pool) give(l *lease) {
 	if list := p.idle[l.seconds]; len(list) < idleMost {
 		p.idle[l.seconds] = append(list, l)
 	}
+}
+
+// drop forgets the idle leases of a length. One of them had ended before its time, as after a
+// suspend of this host or in a new cluster, so the others may have ended too. Else each of them
+// would cost the next call a transaction.
+func (p *pool) drop(seconds int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.idle, seconds)
 }
 
 // keep records that a key got the lease by a revision, and returns the lease that has no key now:
@@ -197,12 +225,12 @@ func (p *pool) forget(key string, revision int64) *lease {
 	return l
 }
 
-// renewed records a keep-alive that was sent at a time and succeeded.
-func (p *pool) renewed(l *lease, sent time.Time) {
+// renewed records a keep-alive that succeeded.
+func (p *pool) renewed(l *lease, b *beat) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if end := sent.Add(time.Duration(l.seconds) * time.Second); end.After(l.end) {
-		l.end = end
+	if end := b.sent.Add(time.Duration(l.seconds) * time.Second); end.After(l.end) {
+		l.end, l.kept = end, b.kept
 	}
 }
 
@@ -213,17 +241,18 @@ type use struct {
 	beat *beat
 }
 
-// commit makes a transaction that gives a lease the key, if it succeeds. A lease that was not
-// granted in this call gets a keep-alive at the same time, so that the key lives for the whole TTL,
-// counted from before the call. The lease goes back if the transaction did not succeed.
+// commit makes a transaction that gives a lease the key, if it succeeds. A lease that is not whole
+// gets a keep-alive at the same time, so that the key lives for the whole TTL, counted from before
+// the call. The lease goes back if the transaction did not succeed.
 func (s *Store) commit(ctx context.Context, l *lease, key string, r *pb.TxnRequest) (*pb.TxnResponse, error) {
 	u := use{store: s, lease: l}
-	if !l.fresh {
+	if !l.whole {
 		u.beat = s.beats.send(l.id)
 	}
 	resp, err := s.txn(ctx, r)
 	switch {
 	case errors.Is(err, errNoLease):
+		s.pool.drop(l.seconds)
 		return nil, err
 	case unknown(err):
 		l.doubt = true
@@ -252,6 +281,6 @@ func (u *use) live(ctx context.Context) error {
 	if ttl <= 0 {
 		return errors.New("etcd: the lease of the claim ended while it was written")
 	}
-	u.store.pool.renewed(u.lease, u.beat.sent)
+	u.store.pool.renewed(u.lease, u.beat)
 	return nil
 }

@@ -5,12 +5,18 @@ import (
 	"errors"
 	"io"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+
+	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/keeper"
 )
 
-func newPool() *pool { return &pool{idle: map[int64][]*lease{}, used: map[string]*lease{}} }
+func newPool() *pool {
+	return &pool{clock: keeper.NewClock(), idle: map[int64][]*lease{}, used: map[string]*lease{}}
+}
 
 func newLease(id int64) *lease {
 	return &lease{id: id, seconds: 10, end: time.Now().Add(10 * time.Second)}
@@ -19,15 +25,15 @@ func newLease(id int64) *lease {
 // A lease with a transaction of unknown outcome never gets another claim: the transaction may come
 // late, and its claim would live as long as the other.
 func TestPool_doubt(t *testing.T) {
-	s := &Store{pool: pool{idle: map[int64][]*lease{}}}
+	s := &Store{pool: pool{clock: keeper.NewClock(), idle: map[int64][]*lease{}}}
 	one, two := newLease(1), newLease(2)
 	one.doubt = true
 	s.give(one)
-	if l := s.pool.take(10); l != nil {
+	if l := s.pool.take(10, driver.Whole); l != nil {
 		t.Errorf("the lease %d was taken", l.id)
 	}
 	s.give(two)
-	if l := s.pool.take(10); l != two || l.fresh {
+	if l := s.pool.take(10, driver.Whole); l != two || l.whole {
 		t.Errorf("%+v", l)
 	}
 }
@@ -51,6 +57,63 @@ func TestPool_order(t *testing.T) {
 	}
 }
 
+// A lease needs no keep-alive within a second after its last one, if it is a second longer than the
+// TTL. Otherwise its next claim would live for less than its TTL.
+func TestPool_whole(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, seconds := range []int64{10, 11, 31} {
+			p := newPool()
+			l := &lease{id: 1, seconds: seconds, end: time.Now().Add(time.Duration(seconds) * time.Second)}
+			for _, idle := range []time.Duration{0, 500 * time.Millisecond, time.Second, 1001 * time.Millisecond} {
+				sent := &beat{sent: time.Now(), kept: p.clock.Now()}
+				p.give(l)
+				p.renewed(l, sent)
+				time.Sleep(idle)
+				for _, weight := range []int64{1, driver.Whole} {
+					want := weight == driver.Whole && seconds > slackFrom && idle < time.Second
+					if l := p.take(seconds, weight); l == nil || l.whole != want {
+						t.Errorf("a lease of %d s, %v after its keep-alive, for weight %d: %+v, want whole: %v", seconds, idle, weight, l, want)
+					}
+					p.give(l)
+				}
+				p.take(seconds, 0)
+			}
+		}
+	})
+}
+
+// A host that was suspended may not know it, but the time of day has moved.
+func TestPool_suspended(t *testing.T) {
+	p, l := newPool(), newLease(1)
+	l.seconds, l.kept = 31, p.clock.Now()
+	l.end = time.Now().Add(31 * time.Second)
+	p.give(l)
+	if l := p.take(31, driver.Whole); l == nil || !l.whole {
+		t.Errorf("%+v, want a whole lease", l)
+	}
+	l.end = l.end.Round(0).Add(-5 * time.Second) // by the time of day, the keep-alive was sent 5 s ago
+	p.give(l)
+	if l := p.take(31, driver.Whole); l == nil || l.whole {
+		t.Errorf("%+v, want a lease that needs a keep-alive", l)
+	}
+}
+
+// Without the slack, a lease is as long as the TTL.
+func TestStore_seconds(t *testing.T) {
+	for _, least := range []int64{2, 10, 11, 12, 20} {
+		s := &Store{}
+		s.least.Store(least)
+		for _, ttl := range []time.Duration{2, 9.5e9, 10e9, 10.5e9, 11e9, 30e9, 60e9} {
+			for _, weight := range []int64{0, 1, driver.Whole} {
+				n := s.seconds(ttl, weight)
+				if sure := time.Duration(n)*time.Second - slack(weight, n); sure < ttl || n < least {
+					t.Errorf("a TTL of %v with weight %d: a lease of %d s, of which %v are sure", ttl, weight, n, sure)
+				}
+			}
+		}
+	}
+}
+
 // A lease that is about to end is not taken, and leases of claims that nobody released are
 // forgotten.
 func TestPool_ends(t *testing.T) {
@@ -58,7 +121,7 @@ func TestPool_ends(t *testing.T) {
 	old := newLease(1)
 	old.end = time.Now().Add(4 * time.Second)
 	p.give(old)
-	if l := p.take(10); l != nil {
+	if l := p.take(10, driver.Whole); l != nil {
 		t.Errorf("%+v", l)
 	}
 	for i := range 1000 {
@@ -128,8 +191,8 @@ func (a answers) Send(r *pb.LeaseKeepAliveRequest) error {
 	return nil
 }
 
-// A caller sends its keep-alive itself, unless the stream is not open or many are not answered: then
-// it might block, and run sends.
+// A caller sends its keep-alive itself, unless the stream is not open or many are not answered:
+// then it might block, and run sends.
 func TestStream_direct(t *testing.T) {
 	a := answers{sent: make(chan int64, direct+2)}
 	st := &stream{more: make(chan struct{}, 1)}

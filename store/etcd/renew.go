@@ -144,7 +144,11 @@ func (n *renewal) finish(ctx context.Context, l look) (behind int, err error) {
 // another lease or gives it another value. It reports false if the claim was changed or has ended.
 // A record always gets another lease, since late renewals of the claim may keep the old one alive.
 func (n *renewal) write(ctx context.Context, c *item) (done bool, err error) {
-	seconds, rec, id := n.seconds(n.r.TTL), c.record, c.kv.Lease
+	weight := c.Weight
+	if n.r.Keep {
+		weight = 0
+	}
+	seconds, rec, id := n.seconds(n.r.TTL, weight), c.record, c.kv.Lease
 	if c.Seconds == seconds && !n.r.Keep {
 		if alive, err := n.extend(ctx, id); err != nil || !alive {
 			return false, err
@@ -162,7 +166,7 @@ func (n *renewal) write(ctx context.Context, c *item) (done bool, err error) {
 	case n.r.Keep:
 		moved, err = n.grant(ctx, seconds)
 	case c.Seconds != seconds:
-		moved, err = n.take(ctx, seconds)
+		moved, err = n.take(ctx, seconds, weight)
 	}
 	if err != nil {
 		return false, err
@@ -199,7 +203,7 @@ func (n *renewal) extend(ctx context.Context, id int64) (alive bool, err error) 
 	}
 	ttl, err := one.wait(ctx)
 	if l := n.pool.of(n.key); err == nil && ttl > 0 && l != nil && l.id == id {
-		n.pool.renewed(l, one.sent)
+		n.pool.renewed(l, one)
 	}
 	return ttl > 0, err
 }

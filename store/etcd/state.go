@@ -164,7 +164,8 @@ func (s *Store) refused(ctx context.Context, k space, st *state, r *driver.Reque
 	blockers = blockers[:min(lookups, len(blockers))]
 	left := s.left(ctx, blockers)
 	for _, d := range left {
-		// A lease ends up to a second after the number that the server returns.
+		// A lease ends up to a second after the number that the server returns. That of an
+		// exclusive claim may end another second later: a waiter that is early waits again.
 		if d > 0 && (res.Retry == 0 || d+roundsUp < res.Retry) {
 			res.Retry = d + roundsUp
 		}
@@ -176,8 +177,9 @@ func (s *Store) refused(ctx context.Context, k space, st *state, r *driver.Reque
 // roundsUp is the half of the second that a server rounds down: see left.
 const roundsUp = 500 * time.Millisecond
 
-// left returns how long the leases of the items live: the whole seconds that the server returns,
-// and half a second. 0 means that the server did not answer.
+// left returns how long the items live: the whole seconds of their leases that the server returns,
+// and half a second, without the second that a lease is longer than its TTL. 0 means that the
+// server did not answer.
 func (s *Store) left(ctx context.Context, items []*item) []time.Duration {
 	out := make([]time.Duration, len(items))
 	each(len(items), func(i int) {
@@ -187,7 +189,7 @@ func (s *Store) left(ctx context.Context, items []*item) []time.Duration {
 		case resp.TTL < 0:
 			out[i] = 1 // it has ended, and its key is about to
 		default:
-			out[i] = time.Duration(resp.TTL)*time.Second + roundsUp
+			out[i] = max(1, time.Duration(resp.TTL)*time.Second+roundsUp-items[i].slack())
 		}
 	})
 	return out

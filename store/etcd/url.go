@@ -39,7 +39,7 @@ const (
 //	etcd://user:password@h1:2379,h2,h3/prefix     etcds:// with TLS
 //
 // The port 2379 and the prefix "distlock" may be left out. The query may have lock_min_ttl
-// (Options.MinTTL, such as 3s), tls_ca, tls_cert, tls_key (files), tls_server_name and
+// ([Options].MinTTL, such as 3s), tls_ca, tls_cert, tls_key (files), tls_server_name and
 // tls_skip_verify (true or false). A cluster that does not answer is no error, unless the URL has a
 // password: the store is unavailable until it answers. A cluster that refuses the user is an error.
 // Errors show no password. Errors about the URL and the files that it names are [ErrURL].
@@ -104,9 +104,10 @@ func parse(text string) (conf clientv3.Config, opt *Options, err error) {
 	authority, path, _ := strings.Cut(rest, "/")
 	at := strings.LastIndex(authority, "@")
 	u, err := url.Parse("x://" + authority[:at+1] + "host/" + path)
-	if err != nil || u.Fragment != "" {
-		return conf, nil, fmt.Errorf("%w: the user, the password or the prefix is malformed; "+
-			"write @ : / %% # in them as %%40 %%3A %%2F %%25 %%23", ErrURL)
+	// An @ after the hosts is that of a password with a slash or a question mark.
+	if err != nil || u.Fragment != "" || strings.Contains(path, "@") || at < 0 && strings.Contains(query, "@") {
+		return conf, nil, fmt.Errorf("%w: the user, the password, the prefix or the query is malformed; "+
+			"write @ : / ? %% # in them as %%40 %%3A %%2F %%3F %%25 %%23", ErrURL)
 	}
 	values, err := url.ParseQuery(query)
 	if err != nil {

@@ -321,7 +321,7 @@ func (ws *watches) far(a *attempt, l *lease) (res driver.Result, blocker *item) 
 	case at < 0 && len(m.queue) > many && a.pool.since(a.entry) > m.revision: // it is behind all that are known
 		at, behind = len(m.queue), 0
 	case at <= near || m.queue[at].kv.Lease != l.id ||
-		!bytes.Equal(m.queue[at].kv.Value, recordOf(a.r, a.Store.seconds(a.r.QueueTTL), m.queue[at].At).encode()):
+		!bytes.Equal(m.queue[at].kv.Value, recordOf(a.r, a.Store.seconds(a.r.QueueTTL, 0), m.queue[at].At).encode()):
 		return res, nil
 	}
 	res = driver.Result{Used: m.used(), Ahead: at, Behind: behind}
