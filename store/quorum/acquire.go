@@ -12,6 +12,11 @@ import (
 // clocks. If the proposal is above all of them, all nodes give the same answer in one round.
 const headStart = uint64(time.Second / time.Microsecond)
 
+// patience is how long an attempt with split votes waits for nodes that were late before, and four
+// times as long as for the first majority. Such a node may be down, and must not keep several
+// owners waiting with parts of the claim: none of them can have it until the others release theirs.
+const patience = time.Millisecond
+
 // Acquire acquires the claim on all nodes. See the package comment for its results.
 func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Result, error) {
 	if err := r.Validate(s.features); err != nil {
@@ -72,16 +77,49 @@ func (s *Store) try(ctx context.Context, r driver.Request, held bool) *attempt {
 			r.Floor = floor
 			res, err = s.acquire(ctx, i, r)
 		}
+		s.answered(ctx, i, r.TTL)
 		return res, err
 	})
+	began, hurried := time.Now(), false
 	a.votes = a.last.until(ctx, func(votes []vote[driver.Result]) bool {
 		a.ballot = s.count(votes)
+		if !held && !hurried && a.refused > 0 && a.refused+a.granted >= s.majority() && s.missOnlyLate(votes) {
+			hurried = true
+			a.last.hurry(patience + 4*time.Since(began))
+		}
 		return s.settled(a.ballot)
 	})
 	if a.counted >= s.majority() && !s.won(a.ballot) {
 		s.writeBack(ctx, a)
 	}
 	return a
+}
+
+// answered notes whether a node has answered an Acquire within the limit. Other calls have other
+// limits, and some never reach the node. The limit of a short TTL is no measure for others.
+func (s *Store) answered(ctx context.Context, node int, ttl time.Duration) {
+	late := ctx.Err() != nil
+	if late && s.limit(ttl) < s.within {
+		return
+	}
+	if s.late[node].Load() != late { // most calls do not write: the nodes share a cache line
+		s.late[node].Store(late)
+	}
+}
+
+// missOnlyLate reports whether votes are missing, and all of them are of nodes that were late
+// before.
+func (s *Store) missOnlyLate(votes []vote[driver.Result]) (missing bool) {
+	for i := range votes {
+		if votes[i].given {
+			continue
+		}
+		if !s.late[i].Load() {
+			return false
+		}
+		missing = true
+	}
+	return missing
 }
 
 // acquire acquires the claim on one node. A node that was slow or was topped up may already have

@@ -97,9 +97,9 @@ func chaosBubble(t *testing.T, seed uint64) (*chaosRun, *history.Verdict, error)
 			history.Search{Dir: dir, Name: fmt.Sprint("quorum-", seed), Timeout: time.Minute})
 		return r, v, err
 	}
-	// A node that forgets ends a claim that depends on a bare majority. Its holder gets the loss with
-	// the next renewal, and no other owner gets the key before that. So the end of the claim is no
-	// violation, and all else is.
+	// A node that forgets ends a claim that depends on a bare majority. Its holder gets the loss
+	// with the next renewal, and no other owner gets the key before that. So the end of the claim
+	// is no violation, and all else is.
 	v := history.Check(r.rec.History(), rules)
 	v.Violations = slices.DeleteFunc(v.Violations,
 		func(v history.Violation) bool { return v.Invariant == "I9" })

@@ -9,9 +9,10 @@
 // The store calls all nodes at once, each with the limit [Options].NodeLimit, 100 ms by default,
 // and at most a tenth of the TTL. As soon as a majority has granted the claim, the claim is
 // granted. Otherwise the store releases the claim on every node that may have granted it, also
-// where no answer came. Answers after the limit do not count. There is no queue, because a majority
-// of queues has no common order. A waiter tries again after a pause, or when claims on the key
-// ended on a majority of nodes.
+// where no answer came. Answers after the limit do not count. If the votes are split, the store
+// waits less long for nodes that were late before. There is no queue, because a majority of queues
+// has no common order. A waiter tries again after a pause, or when claims on the key ended on a
+// majority of nodes.
 //
 // The result is
 //
@@ -105,8 +106,8 @@
 //     that undoes a later grant to the same owner. The clients of nodes must not repeat requests.
 //   - One owner must not acquire through two Stores at the same time, such as through two servers.
 //     Calls about one claim have an order within one Store only: a late undo of one Store may
-//     release the grant of the other, and another owner gets the key. So [driver.Features].AnyServer
-//     is not declared.
+//     release the grant of the other, and another owner gets the key. So
+//     [driver.Features].AnyServer is not declared.
 //   - A claim that another process renews, such as one that was attached there, has the same limit
 //     for LongestTTL after its grant. The Store of that process does not know the late releases of
 //     earlier attempts, and counts a node that may still get one.

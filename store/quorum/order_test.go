@@ -190,7 +190,8 @@ func TestStore_another_Acquire_is_one_round_trip(t *testing.T) {
 
 func TestStore_late_grant_to_an_owner_that_tries_again(t *testing.T) {
 	bubble(t, options{nodes: 3}, func(t *testing.T, c *cluster) {
-		// An owner whose clock is ahead held the key on nodes 1 and 3. Another holds it on nodes 2 and 3.
+		// An owner whose clock is ahead held the key on nodes 1 and 3. Another holds it on nodes 2
+		// and 3.
 		ahead := exclusive("key", ttl)
 		ahead.Floor = uint64(time.Now().Add(time.Minute).UnixMicro())
 		for _, n := range []*node{c.nodes[0], c.nodes[2]} {
@@ -207,8 +208,8 @@ func TestStore_late_grant_to_an_owner_that_tries_again(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		// Node 1 grants the first attempt after it was refused, and the release fails. Node 1 still has
-		// the claim at the next attempt, with a fence above the proposal.
+		// Node 1 grants the first attempt after it was refused, and the release fails. Node 1 still
+		// has the claim at the next attempt, with a fence above the proposal.
 		c.links[0].Next(chaos.Acquire, chaos.Action{Kind: chaos.ReplyLate, For: 50 * time.Millisecond})
 		c.links[0].Next(chaos.Release, chaos.Action{Kind: chaos.Unavailable})
 		a := exclusive("key", ttl)
@@ -266,8 +267,8 @@ func TestStore_one_owner_through_two_stores(t *testing.T) {
 }
 
 // A node that granted an earlier attempt and got the release of that attempt late still has the
-// claim when the next attempt is granted by the other nodes. Its renewal does not count: the release
-// ends its part of the claim while the holder trusts the claim.
+// claim when the next attempt is granted by the other nodes. Its renewal does not count: the
+// release ends its part of the claim while the holder trusts the claim.
 func TestStore_Renew_counts_no_node_that_owes_a_release(t *testing.T) {
 	for name, wait := range map[string]time.Duration{
 		"the release has no answer yet":    0,

@@ -19,7 +19,7 @@ const (
 	defaultNodeLimit  = 100 * time.Millisecond
 )
 
-// Options configure a Store. The zero value of each field is its default.
+// Options configure a [Store]. The zero value of each field is its default.
 type Options struct {
 	Name string // for messages and metrics; "quorum" by default
 
@@ -28,8 +28,8 @@ type Options struct {
 	Nodes []string
 
 	// LongestTTL is the longest TTL of a claim, 60 s by default. A node that has forgotten its
-	// claims does not count for this long. It must be the same in all programs: a shorter one counts
-	// a node that has forgotten claims of the others.
+	// claims does not count for this long. It must be the same in all programs: a shorter one
+	// counts a node that has forgotten claims of the others.
 	LongestTTL time.Duration
 
 	// NodeLimit is how long a node may take to answer, 100 ms by default, and never more than a
@@ -51,8 +51,9 @@ type Store struct {
 	calls   calls
 	claims  claims
 	workers workers
-	pace    atomic.Int64 // how long the last Acquire took, in nanoseconds
-	fresh   atomic.Bool  // the deployment was new at the last Acquire: see count
+	pace    atomic.Int64  // how long the last Acquire took, in nanoseconds
+	fresh   atomic.Bool   // the deployment was new at the last Acquire: see count
+	late    []atomic.Bool // by node: it answered its last Acquire after the limit
 
 	mu     sync.Mutex // guards closed
 	closed bool
@@ -71,6 +72,7 @@ func New(ctx context.Context, nodes []driver.Store, o *Options) (*Store, error) 
 	}
 	s := &Store{
 		nodes:   slices.Clone(nodes),
+		late:    make([]atomic.Bool, len(nodes)),
 		longest: cmp.Or(o.LongestTTL, defaultLongestTTL),
 		within:  cmp.Or(o.NodeLimit, defaultNodeLimit),
 	}

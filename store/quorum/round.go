@@ -103,6 +103,18 @@ func (r *round[T]) until(ctx context.Context, enough func([]vote[T]) bool) []vot
 	return votes
 }
 
+// hurry ends collect after d, if it still waits then.
+func (r *round[T]) hurry(d time.Duration) {
+	time.AfterFunc(d, func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.settled != nil {
+			close(r.settled)
+			r.settled = nil
+		}
+	})
+}
+
 // all waits for every node.
 func (r *round[T]) all(ctx context.Context) []vote[T] {
 	return r.until(ctx, func([]vote[T]) bool { return false })

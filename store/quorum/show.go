@@ -136,7 +136,8 @@ func (s *Store) merge(answers [][]driver.Claim) []*sighting {
 		if !s.features.Fence {
 			one.Fence = 0
 		}
-		// The claim began when a majority had it: one node whose clock was set forward does not count.
+		// The claim began when a majority had it: one node whose clock was set forward does not
+		// count.
 		one.Left, one.Held = s.agreed(one.lefts), s.agreed(one.helds)
 		one.Value = current(one.values)
 	}

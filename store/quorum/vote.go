@@ -23,8 +23,8 @@ type VoteError struct {
 	Op    string
 	Votes []Vote
 
-	// Err is driver.ErrNotHeld, driver.ErrUnavailable or driver.ErrInvalid. With any other error the
-	// outcome is unknown.
+	// Err is driver.ErrNotHeld, driver.ErrUnavailable or driver.ErrInvalid. With any other error
+	// the outcome is unknown.
 	Err error
 }
 
