@@ -33,7 +33,7 @@ type Calls struct {
 
 // Do runs call in a goroutine and returns nil when call has returned. If ctx ends first, and call
 // does not return within a short grace period, Do returns the cause of ctx. call then continues in
-// the background, and its results must not be read. After Close, Do returns a
+// the background, and its results must not be read. After [Calls.Close], Do returns a
 // [driver.ErrUnavailable] and does not run call.
 func (c *Calls) Do(ctx context.Context, call func()) error {
 	if !c.begin() {
@@ -65,7 +65,7 @@ func (c *Calls) Do(ctx context.Context, call func()) error {
 	}
 }
 
-// Close makes later calls of Do fail.
+// Close makes later calls of [Calls.Do] fail.
 func (c *Calls) Close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -77,8 +77,8 @@ func (c *Calls) Close() {
 	}
 }
 
-// Wait is called after Close. It blocks until all calls have returned, those in the background
-// included, but for 5 s at most.
+// Wait is called after [Calls.Close]. It blocks until all calls have returned, those in the
+// background included, but for 5 s at most.
 func (c *Calls) Wait() {
 	limit := time.NewTimer(waitLimit)
 	defer limit.Stop()

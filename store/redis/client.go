@@ -14,7 +14,7 @@ import (
 // and ASK, since the node that answers so has done nothing. A call ends when its ctx ends.
 //
 // An error that the server answered is a [ReplyError]. An error that certainly changed nothing,
-// such as a connection that could not be made, is a driver.ErrUnavailable. All other errors leave
+// such as a connection that could not be made, is a [driver.ErrUnavailable]. All other errors leave
 // the outcome unknown.
 type Client interface {
 	// Run runs a script on the node that has its keys. The answer is a string.
@@ -65,7 +65,7 @@ type Call struct {
 	Renewal bool
 }
 
-// An Answer is the answer to one Call of many.
+// An Answer is the answer to one [Call] of many.
 type Answer struct {
 	Text string
 	Err  error

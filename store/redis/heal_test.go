@@ -118,6 +118,33 @@ func lostPart(t *testing.T, part string) {
 	})
 }
 
+// A release that finds no last fence, since another program deleted the memory, does not hand the
+// key over with a fence below the floor.
+func TestStore_virtual_lostFence(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := virtual().Open(t).(capped)
+		a, b, c := exclusive("key"), exclusive("key"), exclusive("key")
+		b.QueueTTL, c.QueueTTL = time.Minute, time.Minute
+		floor := time.Now().Add(time.Hour).UnixMicro() // the clock was set back
+		if err := s.server.Set(floorKey, fmt.Sprint(floor)); err != nil {
+			t.Fatal(err)
+		}
+		first := grant(t, s, a)
+		refuse(t, s, b)
+		s.server.Del("{lock:key}:m")
+		refuse(t, s, c)
+		if err := s.Release(t.Context(), a.ID); err != nil {
+			t.Fatal(err)
+		}
+		for _, claim := range claims(t, s, "key") {
+			if !claim.Waiting && claim.Fence <= first.Fence {
+				t.Errorf("fence %d after %d", claim.Fence, first.Fence)
+			}
+		}
+	})
+}
+
 // With Replicas a grant counts once they have it. A release that hands the key over does not wait
 // for them. So the waiter is notified without a grant: its next attempt waits for the replicas.
 func TestStore_replicas_woken(t *testing.T) {

@@ -12,7 +12,7 @@
 //
 // Redis replicates a write after it has answered. A failover may forget the last claims, and then
 // two clients may hold one claim. The later claim has the higher fencing token, unless the clock of
-// the new primary is behind. Options.Replicas makes this less likely, not impossible. A server
+// the new primary is behind. [Options].Replicas makes this less likely, not impossible. A server
 // whose clock is set forward ends claims early. A server that evicts keys may evict claims: see
 // [Store.Inspect].
 package redis
@@ -93,9 +93,9 @@ func (s *Store) Close() error {
 	return s.client.Close()
 }
 
-// Features returns the features of the store: all of them, except AnyServer with Options.Replicas.
-// A grant that too few replicas have is undone, and a late undo could end the grant of another
-// Store.
+// Features returns the features of the store: all of them, except AnyServer with
+// [Options].Replicas. A grant that too few replicas have is undone, and a late undo could end the
+// grant of another Store.
 func (s *Store) Features() driver.Features {
 	f := features()
 	f.AnyServer = s.opt.Replicas == 0

@@ -95,3 +95,62 @@ func TestStore_virtual_expiredHolder(t *testing.T) {
 		}
 	})
 }
+
+// An attempt far from the head of the queue renews the entry, and changes nothing else: as one near
+// the head does, which has another path in the script.
+func TestStore_virtual_farAttempt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const many, life, pause = 40, 5 * time.Second, 3 * time.Second
+		s := virtual().Open(t).(capped)
+		a := exclusive("key")
+		a.TTL = 8 * time.Minute
+		first := grant(t, s, a)
+		waiters := make([]driver.Request, many)
+		begun := time.Now()
+		attempt := func(at int) {
+			t.Helper()
+			res := refuse(t, s, waiters[at])
+			if res.Ahead != at || res.Behind != many-1-at || res.Used != driver.Whole || at > 16 && res.Retry > 0 ||
+				res.Blocker.Owner != driver.Tag(a.Owner) || res.Blocker.Fence != first.Fence || res.Blocker.Held != time.Since(begun) {
+				t.Errorf("the attempt of waiter %d: %+v", at, res)
+			}
+		}
+		for i := range waiters {
+			waiters[i] = exclusive("key")
+			waiters[i].QueueTTL, waiters[i].Holder = life, "holder"
+			refuse(t, s, waiters[i])
+		}
+		for range 3 {
+			time.Sleep(pause)
+			for at := range waiters {
+				attempt(at)
+			}
+			cs, err := driver.Show(t.Context(), s, "key")
+			if err != nil || len(cs) != many+1 {
+				t.Fatalf("%d claims and entries, %v; want %d", len(cs), err, many+1)
+			}
+			for at, c := range cs[1:] {
+				if !c.Waiting || c.Owner != driver.Tag(waiters[at].Owner) || c.Left != life || c.Held != time.Since(begun) || c.Holder != "holder" {
+					t.Errorf("the entry of waiter %d: %+v", at, c)
+				}
+			}
+		}
+		for _, key := range []string{"{lock:key}:m", "{lock:key}:c", "{lock:key}:z"} {
+			if left := s.server.TTL(key); left < 599*time.Second {
+				t.Errorf("%s lives for %v, want about ten minutes from the last attempt", key, left)
+			}
+		}
+		if err := s.Release(t.Context(), a.ID); err != nil {
+			t.Fatal(err)
+		}
+		if res := grant(t, s, waiters[0]); res.Fresh || res.Behind != many-1 {
+			t.Errorf("the head of the queue after the release: %+v", res)
+		}
+		time.Sleep(life) // nobody attempts: all entries end
+		res := refuse(t, s, waiters[many-1])
+		if res.Ahead != 0 {
+			t.Errorf("%d ahead, want none: their entries have ended", res.Ahead)
+		}
+	})
+}

@@ -26,8 +26,9 @@ const reserved = 2
 // another node.
 var errMoved = errors.New("goredis: the channel has moved to another node")
 
-// New returns a store on a client: a *redis.Client, which may be a client for Sentinel, or a
-// *redis.ClusterClient. The client stays the caller's: close the store first, then the client.
+// New returns a store on a client of go-redis: a *[goredis.Client], which may be a client for
+// Sentinel, or a *[goredis.ClusterClient]. The client stays the caller's: close the store first,
+// then the client.
 //
 // New sends each script once, regardless of the client's MaxRetries. A call ends with its ctx,
 // regardless of the client's ContextTimeoutEnabled. Renewals use connections of their own, made

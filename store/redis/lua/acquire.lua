@@ -43,7 +43,9 @@ local age = ''
 if ARGV[6] then
   local mark, info = call('GET', ARGV[6]), redis.pcall('INFO', 'replication')
   if not mark then return 'm' end
-  local id = type(info) == 'string' and string.match(info, 'master_replid:(%x+)')
+  -- A plain search takes a third of the time of a pattern.
+  local _, at = string.find(type(info) == 'string' and info or '', 'master_replid:', 1, true)
+  local id = at and string.match(info, '^%x+', at + 1)
   local since, was = string.match(mark, '^%S+ (%d+) (%x+)$')
   if id and (id ~= was or tonumber(since) > now) then return 'm' end
   age = 'a' .. (id and since or clock) .. ' ' .. clock .. ' '
@@ -110,8 +112,9 @@ if old ~= nil then
   call('DEL', name)
 end
 
--- Most of the other calls: an exclusive claim that another owner holds, with a new entry at the end
--- of a queue whose entries are all live.
+-- Most of the other calls: an exclusive claim that another owner holds, with a queue whose entries
+-- are all live. The caller has a new entry at the end of the queue, or renews an entry that is far
+-- from the head.
 if queueTTL > 0 and queueTTL <= 540000 and not far then
   local held, text = call('GET', name), call('GET', memory) or '0\n'
   local busy = held and string.sub(held, 1, 14) == 'distlock:busy:'
@@ -122,26 +125,40 @@ if queueTTL > 0 and queueTTL <= 540000 and not far then
     string.match(state == '' and ' 0 0 0 0 0 0 ' or state or '', '^ 0 (%d+) 0 (%d+) (%d+) (%d+) (.*)$')
   local waiting = tonumber(queued)
   local hash, set = '{' .. name .. '}:c', '{' .. name .. '}:z'
-  if held and held ~= owner and held ~= 'distlock:shared' and
-    waiting and (waiting == 0 or tonumber(soon) > nowms + 1000) and not call('HGET', hash, 'e' .. owner) then
+  local usual = held and held ~= owner and held ~= 'distlock:shared' and
+    waiting and (waiting == 0 or tonumber(soon) > nowms + 1000)
+  local entry = usual and call('HGET', hash, 'e' .. owner)
+  local rank = entry and call('ZRANK', set, 'q' .. owner)
+  local since = rank and rank > 16 and string.match(entry, '^%d+ %d+ %d+ (%d+) ')
+  if usual and (since or not entry) then
     local left = call('PTTL', name) + 1
     local ends = nowms + queueTTL
-    local endText, order = string.format('%.0f', ends), now
-    if waiting == 0 or ends < tonumber(soon) then soon = endText end
-    if waiting > 0 and tonumber(tail) >= now then
-      order = tail + 1
-      tail = string.format('%.0f', order)
-    else
-      tail = clock
-    end
+    local endText = string.format('%.0f', ends)
     -- Memory, hash and set live for ten minutes from now, a second more or less.
     local keep = waiting == 0 or tonumber(lives) < nowms + 599000
     if keep then lives = string.format('%.0f', nowms + 600000) end
-    call('ZADD', set, order - 9007199254740992, 'q' .. owner, 100000000000000 + ends, 'e' .. owner)
+    local sooner = waiting == 0 or ends < tonumber(soon)
+    if sooner then soon = endText end
+    local total = waiting
+    if entry then
+      call('ZADD', set, 100000000000000 + ends, 'e' .. owner)
+    else
+      local order = now
+      if waiting > 0 and tonumber(tail) >= now then
+        order = tail + 1
+        tail = string.format('%.0f', order)
+      else
+        tail = clock
+      end
+      total = waiting + 1
+      call('ZADD', set, order - 9007199254740992, 'q' .. owner, 100000000000000 + ends, 'e' .. owner)
+    end
     call('HSET', hash, 'e' .. owner,
-      '1073741824 1073741824 ' .. queueTTL .. ' ' .. clock .. ' ' .. endText .. ' ' .. ARGV[3])
-    call('SET', memory, known .. ' 0 ' .. waiting + 1 .. ' 0 ' .. soon .. ' ' .. lives .. ' ' .. tail .. ' ' ..
-      observers .. '\n' .. string.sub(text, from), 'KEEPTTL')
+      '1073741824 1073741824 ' .. queueTTL .. ' ' .. (since or clock) .. ' ' .. endText .. ' ' .. ARGV[3])
+    if not entry or keep or sooner then
+      call('SET', memory, known .. ' 0 ' .. total .. ' 0 ' .. soon .. ' ' .. lives .. ' ' .. tail .. ' ' ..
+        observers .. '\n' .. string.sub(text, from), 'KEEPTTL')
+    end
     if keep then
       call('PEXPIRE', memory, 600000 + math.max(0, math.ceil((known - now) / 1000)))
       -- An earlier entry may live longer.
@@ -150,8 +167,9 @@ if queueTTL > 0 and queueTTL <= 540000 and not far then
     end
     local mine = size ~= '' and string.sub(text, at, at + size - 1) == held
     if mine and not busy then call('SET', name, 'distlock:busy:' .. held, 'KEEPTTL') end
-    -- The script does not look up which entry ends first: no entry ends within a second.
-    local retry = (waiting == 0 or left <= soon - nowms) and left > 0 and left or 0
+    -- The script does not look up which entry ends first: no entry ends within a second. Far from
+    -- the head the answer has no time either.
+    local retry = not entry and (waiting == 0 or left <= soon - nowms) and left > 0 and left or 0
     local blocker
     if mine then
       local claim = string.sub(text, at + size)
@@ -159,7 +177,7 @@ if queueTTL > 0 and queueTTL <= 540000 and not far then
     else
       blocker = 'o ' .. math.max(0, left) .. ' 0 1073741824 1073741824 0 0 0 ' .. #held .. ' 0 0\n' .. held
     end
-    return age .. '-1073741824 ' .. queued .. ' 0 ' .. retry .. '\n' .. blocker
+    return age .. '-1073741824 ' .. (rank or queued) .. ' ' .. (rank and waiting - rank - 1 or 0) .. ' ' .. retry .. '\n' .. blocker
   end
 end
 

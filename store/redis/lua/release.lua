@@ -18,11 +18,12 @@ local now = time[1] * 1000000 + time[2]
 --#include floor
 
 -- Most of the other calls: all entries of the queue are live and for exclusive claims, and there
--- are no observers. The head of the queue gets the key, as in promote.
+-- are no observers. The head of the queue gets the key, as in promote. If the last fence was lost, it
+-- is 0, and rise has to look at the floor.
 if value == 'distlock:busy:' .. ARGV[1] then
   local memory, hash, set = '{' .. KEYS[1] .. '}:m', '{' .. KEYS[1] .. '}:c', '{' .. KEYS[1] .. '}:z'
   local last, waiting, soon, lives, tail =
-    string.match(call('GET', memory) or '', '^(%d+) 0 ([1-9]%d*) 0 (%d+) (%d+) (%d+) \n')
+    string.match(call('GET', memory) or '', '^([1-9]%d*) 0 ([1-9]%d*) 0 (%d+) (%d+) (%d+) \n')
   local head = waiting and soon * 1000 > now and call('ZRANGE', set, 0, 0)[1]
   local owner = head and string.sub(head, 2)
   local entry = head and 'e' .. owner

@@ -42,7 +42,8 @@ const (
 // the goroutine at the other end, cost several times as much as the rest of a call.
 //
 // A worker goroutine of the batcher sends each batch, so that each caller can leave when its own
-// ctx ends. A worker also sends a call to a server that has not answered for a while: in the
+// ctx ends. A worker also sends a call to a server that has not answered for a while, and a call
+// that can be cancelled, unless it has a connection of its own or the shared one is busy: in the
 // caller's goroutine, rueidis observes only the deadline while it waits for an answer, and nothing
 // at all while it connects. The way through a worker takes 20 us, a third of a call, and so is not
 // the default.
@@ -62,7 +63,7 @@ type batcher struct {
 	lastReply time.Time     // when the server last answered
 	rtt       time.Duration // time of a round trip without delays
 	closed    bool
-	solo      solo
+	solos     solos
 	wg        sync.WaitGroup
 	calls     sync.Pool
 }
@@ -93,41 +94,68 @@ func (b *batcher) send(ctx context.Context, cmd rueidis.Completed) rueidis.Redis
 	}
 	if began := time.Now(); b.mayStart(1) && b.abandoned == 0 && len(b.queue) == 0 &&
 		began.Sub(b.lastReply) < fresh {
-		b.trips++
-		b.carried++
-		alone := b.take(ctx, began)
-		b.mu.Unlock()
-		var res rueidis.RedisResult
-		if alone != nil {
-			res = alone.Do(ctx, cmd)
-		} else {
-			res = b.c.Do(ctx, cmd)
+		quiet := b.quiet()
+		own := b.take(ctx, began)
+		if own != nil || !quiet || !cancellable(ctx) {
+			return b.sendNow(ctx, cmd, own, began)
 		}
-		b.mu.Lock()
-		if alone != nil {
-			b.put(res)
-		}
-		b.finished(began, 1, res)
-		b.wakeWorker()
-		b.mu.Unlock()
-		return res
 	}
 	c := b.calls.Get().(*call)
 	c.ctx, c.cmd = ctx, cmd
-	b.solo.waiting = 0
 	b.queue = append(b.queue, c)
 	b.wakeWorker()
 	b.mu.Unlock()
+	parent, limit := ends(ctx)
 	select {
 	case <-c.done:
 		res := c.res
 		*c = call{done: c.done}
 		b.calls.Put(c)
 		return res
-	case <-ctx.Done():
-		b.abandon(c)
-		return rueidis.NewErrorResult(context.Cause(ctx))
+	case <-parent:
+	case <-limit:
 	}
+	b.abandon(c)
+	return rueidis.NewErrorResult(context.Cause(ctx))
+}
+
+// sendNow sends a command in the goroutine of its caller. It is called with mu held, and releases
+// it.
+func (b *batcher) sendNow(ctx context.Context, cmd rueidis.Completed, own *solo, began time.Time) rueidis.RedisResult {
+	b.trips++
+	b.carried++
+	if own != nil {
+		own.ctx = ctx
+	}
+	b.mu.Unlock()
+	res := b.conn(own).Do(ctx, cmd)
+	b.mu.Lock()
+	b.put(own, res)
+	b.finished(began, 1, res)
+	b.wakeWorker()
+	b.mu.Unlock()
+	if own != nil && res.NonRedisError() != nil && ctx.Err() != nil {
+		return rueidis.NewErrorResult(context.Cause(ctx)) // see look
+	}
+	return res
+}
+
+// cancellable reports whether ctx may end before its deadline.
+func cancellable(ctx context.Context) bool {
+	parent, _ := ends(ctx)
+	return parent != nil
+}
+
+// ends returns two channels, and ctx has ended when one of them is closed. The context of a Lock
+// has such a pair: Done would make a channel, a timer and an entry in the caller's context, for
+// every call.
+func ends(ctx context.Context) (parent, limit <-chan struct{}) {
+	if c, ok := ctx.(interface {
+		Ends() (parent, limit <-chan struct{})
+	}); ok {
+		return c.Ends()
+	}
+	return ctx.Done(), nil
 }
 
 // abandon notes that the caller has left. A call in flight continues, and the batcher sends nothing
@@ -169,33 +197,39 @@ func (b *batcher) work() {
 				b.abandoned++
 			}
 		}
-		b.mu.Unlock()
 		began := time.Now()
-		b.roundTrip(ctx, batch)
+		own := b.take(ctx, began)
+		b.mu.Unlock()
+		roundTrip(ctx, b.conn(own), batch)
 		cancel()
 		b.mu.Lock()
+		b.put(own, batch[0].res)
 		b.finished(began, len(batch), batch[0].res)
 		for _, c := range batch {
 			if c.sent = false; c.abandoned {
 				b.abandoned--
 			}
-			c.done <- struct{}{}
 		}
 		b.wakeWorker()
+		b.mu.Unlock() // the callers need mu for their next calls
+		for _, c := range batch {
+			c.done <- struct{}{}
+		}
+		b.mu.Lock()
 	}
 }
 
 // roundTrip sends a batch and reads the answers.
-func (b *batcher) roundTrip(ctx context.Context, batch []*call) {
+func roundTrip(ctx context.Context, conn conn, batch []*call) {
 	if len(batch) == 1 {
-		batch[0].res = b.c.Do(ctx, batch[0].cmd)
+		batch[0].res = conn.Do(ctx, batch[0].cmd)
 		return
 	}
 	cmds := make(rueidis.Commands, len(batch))
 	for i, c := range batch {
 		cmds[i] = c.cmd
 	}
-	for i, res := range b.c.DoMulti(ctx, cmds...) {
+	for i, res := range conn.DoMulti(ctx, cmds...) {
 		batch[i].res = res
 	}
 }
@@ -226,15 +260,17 @@ func tripContext(batch []*call) (context.Context, context.CancelFunc) {
 func (b *batcher) close() {
 	b.mu.Lock()
 	b.closed = true
-	if !b.solo.taken {
-		b.drop()
-	}
+	b.solos.drop(func(s *solo) bool { return !s.taken })
 	b.wake.Broadcast()
 	b.mu.Unlock()
 	b.wg.Wait()
 }
 
 // The methods below are called with mu held.
+
+// quiet reports whether the connection that rueidis shares has no call in flight. The next call on
+// it observes only the deadline of its ctx: rueidis reads the answer in the goroutine of the call.
+func (b *batcher) quiet() bool { return b.trips == b.solos.taken() }
 
 // ready reports whether the queued calls may be sent.
 func (b *batcher) ready() bool {

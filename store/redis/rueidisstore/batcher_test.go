@@ -76,7 +76,7 @@ func TestBatcher_one_caller_leaves(t *testing.T) {
 	time.Sleep(100 * time.Millisecond) // the most round trips are in flight; other calls are held
 	cancel()
 	leavers := 0
-	for wait := time.After(10 * time.Second); leavers < 7; { // one may read its answer itself
+	for wait := time.After(10 * time.Second); leavers < 8; {
 		select {
 		case err := <-left:
 			if !errors.Is(err, context.Canceled) {

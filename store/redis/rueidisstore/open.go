@@ -38,8 +38,9 @@ func (e urlError) Unwrap() error { return e.error }
 // answers. A server that refuses the user is an error, and so is a Sentinel or a cluster that does
 // not answer. A server that speaks another protocol, or TLS where the URL has none, is an [ErrURL].
 //
-//	redis://user:password@host:6379/0       one server; rediss:// with TLS; valkey:// and valkeys:// are the same
-//	redis+unix:///run/redis.sock?db=0       one server by its socket
+//	redis://user:password@host:6379/0                      one server; rediss:// with TLS
+//	valkey://user:password@host:6379/0                     the same; valkeys:// with TLS
+//	redis+unix:///run/redis.sock?db=0                      one server by its socket
 //	redis+sentinel://h1:26379,h2/0?master_name=mymaster    rediss+sentinel:// with TLS
 //	redis+cluster://h1:7000,h2:7001                        rediss+cluster:// with TLS
 //

@@ -37,7 +37,7 @@ var errMoved = errors.New("rueidis: the channel has moved to another node")
 //
 // A grant that waits for replicas takes a connection of the client's BlockingPoolSize for that
 // time. Notifications for waiters take another: one per process, or on a cluster one for each key
-// that has waiters. Calls that follow each other closely take one more.
+// that has waiters. To a single server, calls that follow each other closely take up to three more.
 func New(c rueidis.Client, opt *Options) (*redis.Store, error) {
 	if c == nil {
 		return nil, errors.New("rueidis: the client is nil")
