@@ -17,7 +17,8 @@
 //
 //   - [Row], if the changed rows have, or can have, a column for the fence. It costs nothing: one
 //     statement checks and changes.
-//   - [Table], for all other changes in a transaction of a SQL database: it has one row for each lock.
+//   - [Table], for all other changes in a transaction of a SQL database: it has one row for each
+//     lock.
 //   - Packages pgxfence and redisfence: the same for pgx, and for keys in Redis.
 //   - [Middleware], for services that are called by HTTP. The caller's lease travels in the header
 //     Distlock-Fence.

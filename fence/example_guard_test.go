@@ -11,7 +11,8 @@ import (
 	"github.com/distlock/distlock/store/mem"
 )
 
-// docs/fencing.md quotes the bodies of functions in the files of examples, and the examples run them.
+// docs/fencing.md quotes the bodies of functions in the files of examples, and the examples run
+// them.
 
 // lock returns a lease. A program has one locker, on a store that its machines share.
 func lock(name string) *distlock.Lease {

@@ -132,7 +132,7 @@ func SetHeader(h http.Header, l Lease) error {
 // Transport returns a transport that sends the proof in the context of a request: see [NewContext].
 // A handler that calls another service with the context of its own request passes its proof on. Use
 // the transport only for services that check proofs of that lock. If base is nil it is
-// http.DefaultTransport.
+// [http.DefaultTransport].
 //
 // The transport does not see the lease in the context of distlock.Locker.Do: put its proof there
 // with NewContext. A request without a proof in its context is sent without the header, and

@@ -10,7 +10,7 @@ import (
 	"github.com/distlock/distlock/internal/proof"
 )
 
-// The errors of guards, for errors.Is.
+// The errors of guards, for [errors.Is].
 var (
 	// ErrStale says that there is a higher fence, and nothing was changed: the caller does not hold
 	// the lock any more. It is definite. The error is a *[StaleError].

@@ -20,7 +20,7 @@ const (
 	MySQL                        // ?, in the dialect of MariaDB and MySQL. The client must not set clientFoundRows
 )
 
-// A DB runs statements: a *sql.DB, a *sql.Tx or a *sql.Conn.
+// A DB runs statements: a *[sql.DB], a *[sql.Tx] or a *[sql.Conn].
 type DB interface {
 	// ExecContext runs a statement.
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
@@ -46,7 +46,7 @@ type Row struct {
 // for args; it may be empty. The lease is a *distlock.Lease or a [Proof]. db may be a transaction.
 //
 // If the row has a higher fence the error is [ErrStale]. If there is no such row it is
-// sql.ErrNoRows. In both cases nothing was changed: if the same transaction has changed something
+// [sql.ErrNoRows]. In both cases nothing was changed: if the same transaction has changed something
 // before, roll it back.
 func (r Row) Update(ctx context.Context, db DB, l Lease, id any, set string, args ...any) error {
 	p, err := Of(l)

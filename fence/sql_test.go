@@ -130,12 +130,13 @@ func TestTable(t *testing.T) {
 				return err
 			})
 		}
-		want := func(n int) {
+		have := 0
+		want := func(added int) { // a subtest may run alone
 			t.Helper()
-			var have int
+			before := have
 			must(t, db.QueryRowContext(ctx, "select count(*) from note").Scan(&have))
-			if have != n {
-				t.Errorf("%d notes, want %d", have, n)
+			if have != before+added {
+				t.Errorf("%d notes were added, want %d", have-before, added)
 			}
 		}
 		t.Run("a higher fence and the same one again", func(t *testing.T) {
@@ -149,7 +150,7 @@ func TestTable(t *testing.T) {
 			must(t, write(1<<53-2, "e"))
 			must(t, write(1<<53-1, "f"))
 			wantStale(t, write(1<<53-2, "g"), 1<<53-2, 1<<53-1)
-			want(5)
+			want(3)
 		})
 		t.Run("separate keys", func(t *testing.T) {
 			must(t, table.Do(ctx, db, proof(t, "Notes", 1), func(*sql.Tx) error { return nil }))
@@ -164,7 +165,7 @@ func TestTable(t *testing.T) {
 			if !errors.Is(err, mine) {
 				t.Errorf("%v, want the error of the function", err)
 			}
-			want(5)
+			want(0)
 			must(t, table.Do(ctx, db, proof(t, "other", 19), func(*sql.Tx) error { return nil })) // 20 was never committed
 		})
 		t.Run("after a restart", func(t *testing.T) {

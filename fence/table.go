@@ -27,7 +27,7 @@ type Table struct {
 	Placeholders Placeholders // the default is Dollar
 }
 
-// A Beginner begins transactions: a *sql.DB or a *sql.Conn.
+// A Beginner begins transactions: a *[sql.DB] or a *[sql.Conn].
 type Beginner interface {
 	// BeginTx begins a transaction.
 	BeginTx(ctx context.Context, opts *sql.TxOptions) (*sql.Tx, error)

@@ -42,8 +42,10 @@ type UpdateOptions struct {
 // itself.
 //
 //	load     reads value and version
-//	change   returns the new value; an error ends Update. It may run several times, without side effects
-//	save     compares the version and saves, in one step; false: another version, nothing was saved
+//	change   returns the new value; an error ends Update. It may run several times,
+//	         so it has no side effects
+//	save     compares the version and saves, in one step. False: the version is another one, and
+//	         nothing was saved
 //
 // Update returns the saved value. After too many attempts the error is [ErrConflict]; if ctx ends
 // before, the error also has the cause of ctx. Errors of load and save are returned as they are.

@@ -2,9 +2,6 @@ package open
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"net/url"
 	"strings"
 
 	"github.com/distlock/distlock/driver"
@@ -13,22 +10,13 @@ import (
 
 func openMySQL(ctx context.Context, text string) (*Source, error) {
 	s, err := mysql.Open(ctx, text)
-	if err != nil {
-		if errors.Is(err, mysql.ErrURL) {
-			err = fmt.Errorf("%w: %w", ErrURL, err)
-		}
-		return nil, err
-	}
-	return &Source{Store: s, Findings: mysqlTransport(text), closes: []func(){func() { _ = s.Close() }}}, nil
+	return sourceOf(text, s, err, mysql.ErrURL, mysqlTransport)
 }
 
 // mysqlTransport returns the findings about the connection that a URL for MariaDB shows. The URL is
 // valid.
 func mysqlTransport(text string) []driver.Finding {
-	_, rest, _ := strings.Cut(text, "://")
-	rest, query, _ := strings.Cut(rest, "?")
-	authority, _, _ := strings.Cut(rest, "/")
-	values, _ := url.ParseQuery(query)
+	_, _, hosts, values := split(text)
 	if values.Get("socket") != "" {
 		return []driver.Finding{bySocket}
 	}
@@ -36,7 +24,7 @@ func mysqlTransport(text string) []driver.Finding {
 	for key := range values {
 		secure = secure || strings.HasPrefix(key, "tls_")
 	}
-	return []driver.Finding{privacy(authority[strings.LastIndex(authority, "@")+1:], secure,
+	return []driver.Finding{privacy(hosts, secure,
 		values.Get("tls_skip_verify") == "true", "tls=true, and tls_ca for an authority of your own")}
 }
 

@@ -1,6 +1,6 @@
 // Package open opens a store, or a Locker on it, by its URL.
 //
-//	sqlite:                                            a file in the user's state folder, for one host
+//	sqlite:                                            a file in the state folder of the user
 //	sqlite:locks.db, sqlite:///var/lib/locks.db        the same, in a file by its path
 //	memory:                                            the memory of this process
 //	redis://user:password@host:6379/0                  one server; rediss:// with TLS
@@ -22,8 +22,7 @@
 // URL for Redlock may also have lock_longest_ttl, which must be the same for all programs, and
 // lock_node_limit: see [quorum.Options]. The other keys are those of the store, or of each node:
 // see [rueidisstore.Open], and Open of store/etcd. A key that no store knows is an error, and so is
-// a key that is given
-// twice. In passwords, write @ : / % as %40 %3A %2F %25.
+// a key that is given twice. In passwords, write @ : / % as %40 %3A %2F %25.
 //
 // This is the only package that links all stores. A program that uses one store can import that
 // store alone.
@@ -72,7 +71,7 @@ type Source struct {
 	closes []func() // called in this order
 }
 
-// Options returns the settings of the URL as options of a Locker.
+// Options returns the settings of the URL as options of a [Locker].
 func (s *Source) Options() (opts []distlock.Option) {
 	if s.TTL > 0 {
 		opts = append(opts, distlock.TTL(s.TTL))
@@ -208,15 +207,24 @@ func openSQLite(ctx context.Context, text string) (*Source, error) {
 	return &Source{Store: s, closes: []func(){func() { _ = s.Close() }}}, nil //nolint:contextcheck // Close takes no ctx
 }
 
-func openRemote(ctx context.Context, text string) (*Source, error) {
-	s, err := remote.Open(ctx, text, nil)
-	if err != nil {
-		if errors.Is(err, remote.ErrURL) {
-			err = fmt.Errorf("%w: %w", ErrURL, err)
-		}
+// sourceOf returns the result of a store's own Open, whose errors about the URL are bad. findings
+// are those about the connection.
+func sourceOf[S interface {
+	driver.Store
+	Close() error
+}](text string, s S, err, bad error, findings func(text string) []driver.Finding) (*Source, error) {
+	switch {
+	case errors.Is(err, bad):
+		return nil, fmt.Errorf("%w: %w", ErrURL, err)
+	case err != nil:
 		return nil, err
 	}
-	return &Source{Store: s, Findings: remoteTransport(text), closes: []func(){func() { _ = s.Close() }}}, nil
+	return &Source{Store: s, Findings: findings(text), closes: []func(){func() { _ = s.Close() }}}, nil
+}
+
+func openRemote(ctx context.Context, text string) (*Source, error) {
+	s, err := remote.Open(ctx, text, nil)
+	return sourceOf(text, s, err, remote.ErrURL, remoteTransport)
 }
 
 // An unusableError means that a store must not be used in its current state, such as a file that
@@ -230,13 +238,7 @@ func (e *unusableError) Unwrap() error { return e.error }
 
 func openRedis(ctx context.Context, text string) (*Source, error) {
 	s, err := rueidisstore.Open(ctx, text)
-	if err != nil {
-		if errors.Is(err, rueidisstore.ErrURL) {
-			err = fmt.Errorf("%w: %w", ErrURL, err)
-		}
-		return nil, err
-	}
-	return &Source{Store: s, Findings: redisTransport(text), closes: []func(){func() { _ = s.Close() }}}, nil
+	return sourceOf(text, s, err, rueidisstore.ErrURL, redisTransport)
 }
 
 // openRedlock opens all nodes at once, because a node that does not answer takes long.

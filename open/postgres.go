@@ -46,23 +46,13 @@ func postgresMode(text string) string {
 
 func openPostgresTable(ctx context.Context, text string) (*Source, error) {
 	s, err := postgres.Open(ctx, text)
-	if err != nil {
-		if errors.Is(err, postgres.ErrURL) {
-			err = fmt.Errorf("%w: %w", ErrURL, err)
-		}
-		return nil, err
-	}
-	return &Source{Store: s, Findings: postgresTransport(text), closes: []func(){func() { _ = s.Close() }}}, nil
+	return sourceOf(text, s, err, postgres.ErrURL, postgresTransport)
 }
 
 // postgresTransport returns the findings about the connection that a URL for PostgreSQL shows. The
 // environment variables of libpq replace missing parts of the URL.
 func postgresTransport(text string) []driver.Finding {
-	_, rest, _ := strings.Cut(text, "://")
-	rest, query, _ := strings.Cut(rest, "?")
-	authority, _, _ := strings.Cut(rest, "/")
-	hosts := authority[strings.LastIndex(authority, "@")+1:]
-	values, _ := url.ParseQuery(query)
+	_, _, hosts, values := split(text)
 	if strings.Trim(hosts, ":,0123456789") == "" { // at most ports
 		hosts = ""
 	}

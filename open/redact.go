@@ -17,12 +17,12 @@ const secretKey = `(?i)((?:[?&;\s]|%3F|%26)(?:[a-z_]*(?:password|token|secret)|s
 
 var (
 	// userinfo finds the password of a URL in any text: between the colon after the user and the
-	// last @ of the word, because users forget to escape an @ in a password. The text may be escaped,
-	// as a URL within a URL is.
+	// last @ of the word, because users forget to escape an @ in a password. The text may be
+	// escaped, as a URL within a URL is.
 	userinfo = regexp.MustCompile(`(?i)([a-z][a-z0-9+.-]*(?::|%3A)(?:/|%2F){2}[^\s:/?#@]*?)(?::|%3A)[^\s]*(@|%40)`)
 
-	// secretKeys finds the values of secret keys in any text, and secretKeysOfURL in a URL, which may
-	// contain spaces.
+	// secretKeys finds the values of secret keys in any text, and secretKeysOfURL in a URL, which
+	// may contain spaces.
 	secretKeys      = regexp.MustCompile(secretKey + `[^\s&]+`)
 	secretKeysOfURL = regexp.MustCompile(secretKey + `[^&]+`)
 )

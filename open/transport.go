@@ -8,23 +8,28 @@ import (
 	"github.com/distlock/distlock/driver"
 )
 
+// split returns the scheme, the user with its @, the hosts and the parameters of a URL.
+func split(text string) (scheme, user, hosts string, query url.Values) {
+	scheme, rest, _ := strings.Cut(text, "://")
+	rest, parameters, _ := strings.Cut(rest, "?")
+	authority, _, _ := strings.Cut(rest, "/")
+	query, _ = url.ParseQuery(parameters)
+	at := strings.LastIndex(authority, "@") + 1
+	return scheme, authority[:at], authority[at:], query
+}
+
 // redisTransport returns the findings about the connection that a URL for Redis shows. The URL is
 // valid.
 func redisTransport(text string) []driver.Finding {
-	scheme, rest, _ := strings.Cut(text, "://")
-	rest, query, _ := strings.Cut(rest, "?")
-	authority, _, _ := strings.Cut(rest, "/")
-	at := strings.LastIndex(authority, "@")
-	_, password, _ := strings.Cut(authority[:at+1], ":")
-	values, _ := url.ParseQuery(query)
-
+	scheme, user, hosts, query := split(text)
+	_, password, _ := strings.Cut(user, ":")
 	base, kind, _ := strings.Cut(scheme, "+")
 	if kind == "unix" {
 		return []driver.Finding{bySocket}
 	}
 	secure := base == "rediss" || base == "valkeys"
-	all := []driver.Finding{privacy(authority[at+1:], secure, values.Get("tls_skip_verify") == "true", "rediss:// in place of redis://")}
-	if strings.TrimSuffix(password, "@") == "" && values.Get("tls_cert") == "" {
+	all := []driver.Finding{privacy(hosts, secure, query.Get("tls_skip_verify") == "true", "rediss:// in place of redis://")}
+	if strings.TrimSuffix(password, "@") == "" && query.Get("tls_cert") == "" {
 		all = append(all, driver.Finding{
 			Level: driver.LevelWarning, What: "the URL has no password: if the server accepts it, it accepts every client that reaches it",
 			Means: "a client that can connect can end every claim", Cure: "set a password or users on the server, and put one in the URL",

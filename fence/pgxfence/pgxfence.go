@@ -15,7 +15,7 @@ import (
 	"github.com/distlock/distlock/internal/guard"
 )
 
-// A DB runs statements: a pgx.Tx, a *pgx.Conn or a *pgxpool.Pool.
+// A DB runs statements: a [pgx.Tx], a *[pgx.Conn] or a *[pgxpool.Pool].
 type DB interface {
 	// Exec runs a statement.
 	Exec(ctx context.Context, query string, args ...any) (pgconn.CommandTag, error)
@@ -23,7 +23,7 @@ type DB interface {
 	QueryRow(ctx context.Context, query string, args ...any) pgx.Row
 }
 
-// A Beginner begins transactions: a *pgxpool.Pool, a *pgx.Conn, or a pgx.Tx.
+// A Beginner begins transactions: a *[pgxpool.Pool], a *[pgx.Conn], or a [pgx.Tx].
 type Beginner interface {
 	// Begin begins a transaction.
 	Begin(ctx context.Context) (pgx.Tx, error)

@@ -9,6 +9,8 @@ import (
 	"net"
 
 	client "github.com/go-sql-driver/mysql"
+
+	"github.com/distlock/distlock/internal/sqlrow"
 )
 
 // A conn is a connection of the client, with its prepared statements and the link below it. A call
@@ -66,7 +68,7 @@ func (c connector) Connect(ctx context.Context) (sqldriver.Conn, error) {
 	}
 	inner, ok := made.(clientConn)
 	if !ok {
-		return nil, errors.Join(errAnswer, made.Close())
+		return nil, errors.Join(sqlrow.ErrAnswer, made.Close())
 	}
 	return &conn{clientConn: inner, link: link, stmts: map[string]sqldriver.Stmt{}}, nil
 }
@@ -144,12 +146,12 @@ func (c *conn) row(ctx context.Context, text string, args ...sqldriver.Value) (n
 	for _, cell := range cells {
 		n, ok := cell.(int64)
 		if !ok {
-			return nil, errAnswer
+			return nil, sqlrow.ErrAnswer
 		}
 		numbers = append(numbers, n)
 	}
 	if err := rows.Next(cells); !errors.Is(err, io.EOF) { // the commit comes after the row
-		return nil, errors.Join(errAnswer, err)
+		return nil, errors.Join(sqlrow.ErrAnswer, err)
 	}
 	return numbers, nil
 }

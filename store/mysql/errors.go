@@ -8,22 +8,12 @@ import (
 	client "github.com/go-sql-driver/mysql"
 
 	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/sqlrow"
 )
 
 var (
-	// errAnswer reports an answer that no version of the procedures returns.
-	errAnswer = errors.New("mysql: the server sent an unexpected answer")
-
 	errClosed = fmt.Errorf("%w: the store is closed", driver.ErrUnavailable)
 )
-
-// unavailable wraps an error of an operation that had no effect.
-func unavailable(err error) error {
-	if errors.Is(err, driver.ErrUnavailable) {
-		return err
-	}
-	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
-}
 
 // harmless lists the errors of the server after which nothing was changed: the server refused the
 // connection or the statement, or rolled the transaction back. The procedures roll back after every
@@ -67,12 +57,12 @@ func code(err error) uint16 {
 func definite(err error) error {
 	n := code(err)
 	switch {
-	case err == nil, errors.Is(err, driver.ErrUnavailable), errors.Is(err, errAnswer):
+	case err == nil, errors.Is(err, driver.ErrUnavailable), errors.Is(err, sqlrow.ErrAnswer):
 		return err
 	case n == signaled:
 		return fmt.Errorf("%w: %w", driver.ErrInvalid, err)
 	case harmless[n]:
-		return unavailable(err)
+		return sqlrow.Unavailable(err)
 	}
 	return fmt.Errorf("mysql: %w", err)
 }
@@ -82,5 +72,5 @@ func connecting(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	return unavailable(fmt.Errorf("mysql: %w", err))
+	return sqlrow.Unavailable(fmt.Errorf("mysql: %w", err))
 }

@@ -112,7 +112,7 @@ func value(t testing.TB, db interface {
 // leftovers counts the claims and queue entries of a database.
 func leftovers(t testing.TB, url string) int {
 	t.Helper()
-	n, err := strconv.Atoi(value(t, database(t, url), `SELECT (SELECT COUNT(*) FROM distlock_claim WHERE owner IS NOT NULL)
+	n, err := strconv.Atoi(value(t, database(t, url), `SELECT (SELECT COUNT(*) FROM distlock_claim WHERE ends > 0)
 		+ (SELECT COUNT(*) FROM distlock_queue)`))
 	if err != nil {
 		t.Fatal(err)

@@ -2,11 +2,11 @@ package mysql
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"time"
 
 	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/sqlrow"
 )
 
 // inspectSQL reads the state of the server. A variable that another server lacks is not named: SHOW
@@ -31,13 +31,13 @@ func (s *Store) Inspect(ctx context.Context) (driver.Info, error) {
 	}
 	after := time.Now()
 	if len(rows) != 1 {
-		return driver.Info{}, errAnswer
+		return driver.Info{}, sqlrow.ErrAnswer
 	}
-	row := reader{cells: rows[0]}
-	version, identity, tables := row.text(), row.text(), row.text()
-	age, clock, engine := span(row.number()), span(row.number()), row.text()
-	if row.err != nil {
-		return driver.Info{}, row.err
+	row := reader{sqlrow.Reader{Cells: rows[0]}}
+	version, identity, tables := row.Text(), row.Text(), row.Text()
+	age, clock, engine := row.Span(), row.Span(), row.Text()
+	if row.Err != nil {
+		return driver.Info{}, row.Err
 	}
 	settings, err := s.query(ctx, s.claims, variablesSQL)
 	if err != nil {
@@ -52,7 +52,7 @@ func (s *Store) Inspect(ctx context.Context) (driver.Info, error) {
 		tested(version), writable(is["read_only"]), durability(is["innodb_flush_log_at_trx_commit"]),
 		failover(is), galera(is["wsrep_on"]), engines(engine),
 		{Level: driver.LevelOK, What: "the tables have version " + tables},
-		isolation(is), clocks(clock, before, after),
+		isolation(is), sqlrow.Clocks(clock, before, after),
 		{Level: driver.LevelOK, What: "one query looks up all waiters of a process, every 5 to 20 ms"},
 	}
 	return info, nil
@@ -153,25 +153,4 @@ func isolation(is map[string]string) driver.Finding {
 		}
 	}
 	return driver.Finding{Level: driver.LevelOK, What: "transactions are READ COMMITTED"}
-}
-
-// clocks compares the server's clock with the local one. Claims do not depend on the local clock,
-// but people who read both do.
-func clocks(theirs time.Duration, before, after time.Time) driver.Finding {
-	at := time.UnixMicro(0).Add(theirs)
-	off := time.Duration(0)
-	switch {
-	case at.Before(before):
-		off = at.Sub(before)
-	case at.After(after):
-		off = at.Sub(after)
-	}
-	if off.Abs() < time.Second {
-		return driver.Finding{Level: driver.LevelOK, What: "its clock and ours differ by less than a second"}
-	}
-	return driver.Finding{
-		Level: driver.LevelWarning, What: fmt.Sprintf("its clock is off from ours by %v", off.Round(time.Millisecond)),
-		Means: "claims last as long as they should; but if the clock is set while claims are held, they end early or late",
-		Cure:  "run NTP on the server",
-	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/sqlrow"
 )
 
 // listStep is the number of keys of one query of List.
@@ -16,7 +17,7 @@ const listStep = 100
 // literal, in the order of Show.
 var showSQL = strings.ReplaceAll("SELECT lock_key, 0 AS waiting, owner, weight, `limit`, fence, @now - since, ends - @now, kept,"+
 	" holder, task, meta, value, granted AS place FROM distlock_claim"+
-	" WHERE lock_key >= @from AND lock_key <= @to AND owner IS NOT NULL AND broken IS NULL AND ends > @now"+
+	" WHERE lock_key >= @from AND lock_key <= @to AND broken IS NULL AND ends > @now"+
 	" UNION ALL SELECT lock_key, 1, owner, weight, `limit`, 0, @now - since, ends - @now, 0,"+
 	" holder, task, meta, value, number FROM distlock_queue"+
 	" WHERE lock_key >= @from AND lock_key <= @to AND ends > @now ORDER BY lock_key, waiting, place",
@@ -42,10 +43,10 @@ func (s *Store) between(ctx context.Context, from, to string) ([]driver.Claim, e
 func claims(rows [][][]byte) ([]driver.Claim, error) {
 	var out []driver.Claim
 	for _, cells := range rows {
-		r := reader{cells: cells}
-		out = append(out, r.claim(r.text()))
-		if r.err != nil {
-			return nil, r.err
+		r := reader{sqlrow.Reader{Cells: cells}}
+		out = append(out, r.claim(r.Text()))
+		if r.Err != nil {
+			return nil, r.Err
 		}
 	}
 	return out, nil
@@ -104,9 +105,9 @@ func (s *Store) page(ctx context.Context, prefix string, from []byte) (last []by
 		return nil, false, err
 	}
 	if len(rows) != 1 {
-		return nil, false, errAnswer
+		return nil, false, sqlrow.ErrAnswer
 	}
-	row := reader{cells: rows[0]}
-	last = row.next()
-	return last, row.number() == listStep, row.err
+	row := reader{sqlrow.Reader{Cells: rows[0]}}
+	last = row.Next()
+	return last, row.Number() == listStep, row.Err
 }

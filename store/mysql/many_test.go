@@ -1,6 +1,7 @@
 package mysql_test
 
 import (
+	"context"
 	"crypto/sha256"
 	"database/sql"
 	"fmt"
@@ -66,6 +67,9 @@ func TestProcedures_flat(t *testing.T) {
 		{"attempt in the middle", attempt("w1500")},
 		{"attempt of the last", attempt(fmt.Sprint("w", entries))},
 		{"attempt of another", attempt("new")},
+		{"attempts together", "CALL distlock_attempt_all('k', 60000000, JSON_ARRAY(JSON_ARRAY(0, SHA2('w1500', 256)," +
+			" 60000000, 1073741824, 1073741824, '', '', '', ''), JSON_ARRAY(1, SHA2('w2000', 256), 60000000, 1073741824, 1073741824, '', '', '', '')," +
+			" JSON_ARRAY(2, SHA2('another', 256), 60000000, 1073741824, 1073741824, '', '', '', '')))"},
 		{"attempt of the holder", attempt("o")},
 		{"renewal", "CALL distlock_renew('k', " + hash("o") + ", 60000000, 0, NULL, 0)"},
 		{"renewals", "CALL distlock_renew_all(JSON_ARRAY(JSON_ARRAY(0, HEX('k'), SHA2('o', 256), 60000000)))"},
@@ -267,4 +271,224 @@ func TestAcquire_hotKey(t *testing.T) {
 	unlock()
 	wg.Wait()
 	release(t, s, held)
+}
+
+// Many attempts on a key that wait for their turn are made in one statement, if their entries are
+// far from the head of the queue. Their entries and answers are those of attempts that are made
+// alone.
+func TestAcquire_together(t *testing.T) {
+	t.Parallel()
+	s, db := fresh(t)
+	holder := exclusive("k")
+	holder.Holder, holder.Value = "holder", []byte("value")
+	fence := grant(t, s, holder).Fence
+	all := make([]driver.Request, 70)
+	for i := range all {
+		all[i] = queueing(exclusive("k"))
+		refuse(t, s, all[i])
+	}
+	for i := range all { // what a later attempt says counts
+		all[i].Holder, all[i].Task, all[i].QueueTTL = fmt.Sprint("h", i), "task", 2*time.Minute
+		all[i].Meta, all[i].Value = map[string]string{"n": fmt.Sprint(i)}, []byte{byte(i)}
+	}
+	const ended = 40
+	if _, err := db.Exec("UPDATE distlock_queue SET ends = 1 WHERE number = (SELECT MIN(number) + ? FROM distlock_queue)", ended); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.Exec("UPDATE distlock_claim SET earliest = 1"); err != nil {
+		t.Fatal(err)
+	}
+	for i, res := range attemptAll(t, s, db, all) {
+		c := res.Blocker
+		if res.Granted || c.Fence != fence || c.Holder != "holder" || string(c.Value) != "value" || res.Used != driver.Whole {
+			t.Errorf("attempt %d: %+v", i, res)
+		}
+		ahead := i
+		if i == ended {
+			ahead = len(all) - 1 // it has a new entry
+		} else if i > ended {
+			ahead--
+		}
+		if behind := len(all) - 1 - ahead; res.Ahead != min(ahead, 17) || ahead > 16 && res.Behind > min(behind, 17) ||
+			res.Behind < min(behind, 17)-1 || (res.Retry > 0) != (ahead < 17) {
+			t.Errorf("attempt %d: ahead %d, behind %d, retry %v; want %d, %d", i, res.Ahead, res.Behind, res.Retry, ahead, behind)
+		}
+	}
+	shown, err := s.Show(t.Context(), "k")
+	if err != nil || len(shown) != len(all)+1 {
+		t.Fatal(len(shown), err)
+	}
+	for at, c := range shown[1:] {
+		i := at
+		if at == len(all)-1 {
+			i = ended
+		} else if at >= ended {
+			i++
+		}
+		if r := all[i]; c.Owner != driver.Tag(r.Owner) || c.Holder != r.Holder || c.Task != r.Task || c.Meta["n"] != fmt.Sprint(i) ||
+			string(c.Value) != string(r.Value) || c.Left < r.QueueTTL-30*time.Second {
+			t.Errorf("entry %d: %+v, want that of attempt %d", at, c, i)
+		}
+	}
+	// Attempts that do not queue are answered, and add nothing.
+	looks := make([]driver.Request, 40)
+	for i := range looks {
+		looks[i] = exclusive("k")
+	}
+	for i, res := range attemptAll(t, s, db, looks) {
+		if res.Granted || res.Ahead != 17 || res.Behind != 0 || res.Retry != 0 || res.Blocker.Fence != fence {
+			t.Errorf("attempt %d without a queue: %+v", i, res)
+		}
+	}
+	// New owners join at the end. Each has an answer as if it had come after those before it.
+	joins := make([]driver.Request, 40)
+	for i := range joins {
+		joins[i] = queueing(exclusive("k"))
+	}
+	for i, res := range attemptAll(t, s, db, joins) {
+		if res.Granted || res.Ahead != 17 || res.Behind != 0 || res.Retry != 0 {
+			t.Errorf("attempt %d of a new owner: %+v", i, res)
+		}
+	}
+	const right = "SELECT CONCAT_WS(' ', COUNT(*), COUNT(DISTINCT q.number), MAX(c.entries), MAX(c.tail) = MAX(q.number), MIN(c.earliest <= q.ends))" +
+		" FROM distlock_queue q, distlock_claim c"
+	if got, want := value(t, db, right), fmt.Sprint(len(all)+len(joins), len(all)+len(joins), len(all)+len(joins), 1, 1); got != want {
+		t.Errorf("entries, numbers, the count of entries, the tail, the first end: %s, want %s", got, want)
+	}
+	// Entries of one statement end at the same moment.
+	if n := value(t, db, "SELECT MAX(n) FROM (SELECT COUNT(*) n FROM distlock_queue GROUP BY ends) e"); len(n) < 2 {
+		t.Errorf("%s attempts were made together, want at least 10", n)
+	}
+}
+
+// In a short queue the answers have a time to attempt again, and new owners have their positions.
+// The holder gets its claim again.
+func TestAcquire_togetherNear(t *testing.T) {
+	t.Parallel()
+	s, db := fresh(t)
+	holder := exclusive("k")
+	fence := grant(t, s, holder).Fence
+	all := []driver.Request{holder}
+	for i := range 12 {
+		r := exclusive("k")
+		if i%2 == 0 {
+			r = queueing(r)
+			refuse(t, s, r)
+		}
+		all = append(all, r)
+	}
+	for i, res := range attemptAll(t, s, db, all) {
+		want := i / 2
+		if i%2 == 0 {
+			want = 6
+		}
+		switch {
+		case i == 0 && (!res.Granted || res.Fresh || res.Fence != fence):
+			t.Errorf("%+v, want the claim again", res)
+		case i > 0 && (res.Granted || res.Ahead != want || res.Retry <= 0 || res.Retry > time.Minute):
+			t.Errorf("attempt %d: %+v, want %d ahead, and a time to attempt again", i, res, want)
+		}
+	}
+	if n := value(t, db, "SELECT COUNT(*) FROM distlock_queue"); n != "6" {
+		t.Errorf("%s entries, want 6", n)
+	}
+}
+
+// A release comes after an attempt that its caller has left, if the attempt is made together with
+// others: it would add a queue entry.
+func TestRelease_afterTogether(t *testing.T) {
+	t.Parallel()
+	s, _ := fresh(t)
+	grant(t, s, exclusive("k"))
+	r := queueing(exclusive("k"))
+	made := s.Sending(r)
+	released := make(chan error, 1)
+	go func() { released <- s.Release(context.Background(), r.ID) }()
+	select {
+	case err := <-released:
+		t.Fatalf("the release did not wait: %v", err)
+	case <-time.After(100 * time.Millisecond):
+	}
+	refuse(t, s, r)
+	made()
+	if err := <-released; err != nil {
+		t.Errorf("%v, want that it removed the entry", err)
+	}
+}
+
+// attemptAll makes attempts that wait for their turn, and returns their results.
+func attemptAll(t *testing.T, s driver.Store, db *sql.DB, all []driver.Request) []driver.Result {
+	t.Helper()
+	unlock := lockRow(t, db, "k")
+	defer unlock()
+	results := make([]driver.Result, len(all))
+	var wg sync.WaitGroup
+	for range 2 { // those that have their turn
+		wg.Go(func() { _, _ = s.Acquire(t.Context(), exclusive("k")) })
+	}
+	waiting(t, db, 2)
+	for i, r := range all {
+		wg.Go(func() {
+			var err error
+			if results[i], err = s.Acquire(t.Context(), r); err != nil {
+				t.Errorf("attempt %d: %v", i, err)
+			}
+		})
+	}
+	time.Sleep(100 * time.Millisecond) // until all wait for their turn
+	unlock()
+	wg.Wait()
+	return results
+}
+
+// Attempts that wait for their turn while nobody has the key any more let the head of its queue in.
+func TestAcquire_togetherPromotes(t *testing.T) {
+	t.Parallel()
+	s, db := fresh(t)
+	first := grant(t, s, exclusive("k")).Fence
+	all := make([]driver.Request, 40)
+	for i := range all {
+		all[i] = queueing(exclusive("k"))
+		refuse(t, s, all[i])
+	}
+	if _, err := db.Exec("UPDATE distlock_claim SET ends = 1"); err != nil {
+		t.Fatal(err)
+	}
+	wake := s.Watch(t.Context(), all[0].ID)
+	for i, res := range attemptAll(t, s, db, all[20:]) {
+		if c := res.Blocker; res.Granted || c.Waiting || c.Owner != driver.Tag(all[0].Owner) {
+			t.Errorf("attempt %d: %+v, want the claim of the head as the blocker", i, res)
+		}
+	}
+	granted(t, wake, first)
+}
+
+// A caller that leaves while its attempt waits for its turn keeps nobody from theirs.
+func TestAcquire_leavesBeforeItPasses(t *testing.T) {
+	t.Parallel()
+	s, db := fresh(t)
+	grant(t, s, exclusive("k"))
+	unlock := lockRow(t, db, "k")
+	defer unlock()
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	var wg sync.WaitGroup
+	for i := range 30 {
+		of := t.Context()
+		if i%2 == 0 {
+			of = ctx
+		}
+		wg.Go(func() {
+			if res, err := s.Acquire(of, queueing(exclusive("k"))); res.Granted || of != ctx && err != nil || of == ctx && err == nil {
+				t.Errorf("granted %v, %v", res.Granted, err)
+			}
+		})
+	}
+	<-ctx.Done()
+	time.Sleep(50 * time.Millisecond)
+	unlock()
+	wg.Wait()
+	if n := value(t, db, "SELECT COUNT(*) FROM distlock_queue"); n < "15" || n > "17" {
+		t.Errorf("%s entries, want those of 15 callers, and of 2 at most that left during their call", n)
+	}
 }

@@ -1,30 +1,34 @@
-// Package mysql stores claims in tables of a MariaDB database (10.6 or later). Claims are leases
-// that expire by the clock of the server, and every grant has a fencing token that grows. The SQL
-// avoids what MySQL 8 does not know, but no test runs on MySQL.
+// Package mysql stores claims in tables of a MariaDB database, version 10.6 or later. Claims are
+// leases that expire by the clock of the server. Every grant has a fencing token that grows. No
+// test runs on MySQL; the SQL follows the manual of MySQL 8.
 //
 // Tables and procedures are in the database of the connection, and their names begin with
-// distlock_. Every SQL client can call the procedures: see docs/mysql.md. A call is one round trip.
-// On MariaDB an exclusive claim on a free key is one INSERT or UPDATE, and its release is one
-// UPDATE. All other calls, and all calls on MySQL, are procedures. A call that finds its key in use
-// after all needs a second round trip.
+// distlock_. Every SQL client can call the procedures: see docs/mysql.md.
+//
+// # Round trips
+//
+// A call is one round trip. On MariaDB an exclusive claim on a free key is one INSERT or UPDATE,
+// and its release is one UPDATE. All other calls are procedures. On MySQL all calls are procedures.
+// If a call expects a free key and finds it in use, it needs a second round trip.
+// Attempts on a key that wait for one another are sent together.
 //
 // # Waiting
 //
-// The server cannot notify. One query looks up all waiters of the process, every 5 ms at first, and
-// every 20 ms after some tenths of a second without news. A release grants the claim of the next
-// waiter, so the query finds a grant.
+// The server cannot notify. One query looks up all waiters of the process: every 5 ms at first, and
+// every 20 ms after 0.4 s without a change. A release grants the claim of the next waiter, and the
+// query of this waiter finds the grant.
 //
 // # Connections
 //
-// A store has its own connections, up to [Options.MaxConns], and two more for renewals. So calls
-// that wait for a connection delay no renewal.
+// A store has its own connections, up to [Options.MaxConns], and two more for renewals. So renewals
+// never wait behind other calls.
 //
 // # What is not guaranteed
 //
-// A server whose clock is set forward ends claims early. An asynchronous replica that becomes the
-// primary may lack the last claims, and then two processes may hold one lock. The later one has the
-// higher fence, unless the clock of the new primary is behind. The same holds for a power failure
-// if innodb_flush_log_at_trx_commit is not 1. A Galera cluster must get all calls at one node.
+// A server whose clock is set forward ends claims early. A failover to an asynchronous replica may
+// lose the last claims, and then two processes may hold one lock. The later one has the higher
+// fence, unless the clock of the new primary is behind. A power failure has the same effect if
+// innodb_flush_log_at_trx_commit is 0 or 2. All calls must go to one node of a Galera cluster.
 // Every user that may write the tables can end every claim.
 package mysql
 
@@ -33,6 +37,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,7 +45,6 @@ import (
 	client "github.com/go-sql-driver/mysql"
 
 	"github.com/distlock/distlock/driver"
-	"github.com/distlock/distlock/internal/gate"
 )
 
 // Options configure a store. The zero value of each field is its default.
@@ -61,10 +65,10 @@ type Store struct {
 	renews *sql.DB // so that renewals wait for no other call
 
 	ready   atomic.Pointer[server] // nil: the tables have not been checked yet
-	mu      sync.Mutex             // held during the check
+	check   chan struct{}          // holds a value during the check
 	slow    keySet                 // keys that need a procedure
 	seen    keySet                 // keys that have a row
-	gates   gate.Gates
+	passing passing
 	sweeper sweeper
 	poller  poller
 	closed  atomic.Bool
@@ -82,7 +86,7 @@ func New(conf *client.Config, opt *Options) (*Store, error) {
 	if conf.DBName == "" {
 		return nil, errors.New("mysql: the configuration names no database")
 	}
-	s := &Store{gates: gate.Gates{Size: perKey}}
+	s := &Store{check: make(chan struct{}, 1)}
 	if opt != nil {
 		s.opt = *opt
 	}
@@ -97,6 +101,7 @@ func New(conf *client.Config, opt *Options) (*Store, error) {
 	s.claims.SetMaxOpenConns(s.opt.MaxConns)
 	s.claims.SetMaxIdleConns(s.opt.MaxConns)
 	s.renews.SetMaxOpenConns(2)
+	s.passing.open(s)
 	s.sweeper.open(s)
 	s.poller.open(s)
 	return s, nil
@@ -110,6 +115,9 @@ const idleLimit = time.Minute
 // have it in an open transaction. After that a call is unavailable, and renewals of other keys go
 // on.
 const claimWait, renewWait = "5", "1"
+
+// most is the largest value of a setting that limits a number of rows: no limit.
+const most = "18446744073709551615"
 
 // pool returns a pool of connections. It makes none yet.
 func pool(conf *client.Config, wait string) (*sql.DB, error) {
@@ -133,9 +141,18 @@ func settings(conf *client.Config, wait string) *client.Config {
 		"time_zone": "'+00:00'", "autocommit": "1", "innodb_lock_wait_timeout": wait,
 		// Assignments of an UPDATE must take effect from left to right.
 		"sql_mode": "'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'",
+		// The server must not convert the bytes of keys and owners: if two of these differ, it
+		// does.
+		"character_set_client": "'utf8mb4'", "character_set_connection": "'utf8mb4'",
+		"collation_connection": "'utf8mb4_general_ci'", "character_set_results": "'utf8mb4'",
+		// A COMMIT ends the transaction, and begins no other: else a grant would never be
+		// committed.
+		"completion_type": "'NO_CHAIN'",
+		// Statements of the procedures are neither refused nor cut short.
+		"sql_safe_updates": "0", "sql_select_limit": most, "max_join_size": most,
 	}
 	for name, value := range c.Params {
-		if _, own := params[name]; !own {
+		if _, own := params[strings.ToLower(name)]; !own {
 			params[name] = value
 		}
 	}
@@ -148,6 +165,7 @@ func (s *Store) Close() error {
 	if s.closed.Swap(true) {
 		return nil
 	}
+	s.passing.close()
 	s.poller.close()
 	s.sweeper.close()
 	return errors.Join(s.claims.Close(), s.renews.Close())
@@ -159,7 +177,7 @@ func (s *Store) Features() driver.Features { return features() }
 func features() driver.Features {
 	return driver.Features{
 		Name: "mysql", Fence: true, Floor: true, Count: true, Queue: true, Value: true, Keep: true,
-		Expiry: true, Detached: true, AnyServer: true,
+		Expiry: true, Detached: true, AnyServer: true, Batch: true,
 		MinTTL: time.Microsecond,
 	}
 }
@@ -224,8 +242,9 @@ type keySet struct {
 	keys map[string]struct{}
 }
 
-// maxKeys bounds a keySet. A key that was forgotten costs one more round trip.
-const maxKeys = 4096
+// maxKeys bounds a keySet. A key that was forgotten costs one more round trip, or a longer
+// statement.
+const maxKeys = 1 << 15
 
 func (k *keySet) has(key string) bool {
 	k.mu.Lock()

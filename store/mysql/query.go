@@ -5,9 +5,9 @@ import (
 	"database/sql"
 	sqldriver "database/sql/driver"
 	"errors"
-	"strconv"
 
 	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/sqlrow"
 )
 
 // query runs one statement and returns its rows: those of its first result. It has read everything
@@ -62,7 +62,7 @@ func (s *Store) run(ctx context.Context, db *sql.DB, call func(context.Context, 
 			if try < attempts && ctx.Err() == nil {
 				continue
 			}
-			return unavailable(err)
+			return sqlrow.Unavailable(err)
 		}
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -104,46 +104,19 @@ func read(ctx context.Context, c *sql.Conn, text string) ([][][]byte, error) {
 	return all, rows.Err()
 }
 
-// A reader reads the columns of a row in order. Null is the zero value.
-type reader struct {
-	cells [][]byte
-	err   error
-}
-
-func (r *reader) next() []byte {
-	if len(r.cells) == 0 {
-		r.err = errAnswer
-		return nil
-	}
-	c := r.cells[0]
-	r.cells = r.cells[1:]
-	return c
-}
-
-func (r *reader) text() string { return string(r.next()) }
-
-func (r *reader) number() int64 {
-	b := r.next()
-	if b == nil {
-		return 0
-	}
-	n, err := strconv.ParseInt(string(b), 10, 64)
-	if err != nil {
-		r.err = errAnswer
-	}
-	return n
-}
+// A reader reads the columns of a row in order.
+type reader struct{ sqlrow.Reader }
 
 // claim reads the columns of a claim or a queue entry, from waiting to value.
 func (r *reader) claim(key string) driver.Claim {
-	c := driver.Claim{Key: key, Waiting: r.number() != 0}
-	c.Owner = tag(r.next())
-	c.Weight, c.Limit, c.Fence = r.number(), r.number(), uint64(max(r.number(), 0))
-	c.Held, c.Left = span(r.number()), span(r.number())
-	c.Kept = r.number() != 0
-	c.Holder, c.Task = r.text(), r.text()
-	c.Meta = decodeMeta(r.next())
-	if v := r.next(); len(v) > 0 {
+	c := driver.Claim{Key: key, Waiting: r.Number() != 0}
+	c.Owner = tag(r.Next())
+	c.Weight, c.Limit, c.Fence = r.Number(), r.Number(), uint64(max(r.Number(), 0))
+	c.Held, c.Left = r.Span(), r.Span()
+	c.Kept = r.Number() != 0
+	c.Holder, c.Task = r.Text(), r.Text()
+	c.Meta = sqlrow.DecodeMeta(r.Next())
+	if v := r.Next(); len(v) > 0 {
 		c.Value = v
 	}
 	return c

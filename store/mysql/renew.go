@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/sqlrow"
 )
 
 // renewStep is the maximum number of claims that one statement renews. Its text is shorter than the
@@ -33,9 +34,9 @@ func (s *Store) Renew(ctx context.Context, r driver.Renewal) (behind int, err er
 		return 0, err
 	}
 	if len(rows) != 1 {
-		return 0, errAnswer
+		return 0, sqlrow.ErrAnswer
 	}
-	behind, err = renewed(&reader{cells: rows[0]})
+	behind, err = renewed(&reader{sqlrow.Reader{Cells: rows[0]}})
 	if err == nil && behind > 0 {
 		s.slow.set(r.Key, true)
 	}
@@ -47,10 +48,10 @@ func (s *Store) Renew(ctx context.Context, r driver.Renewal) (behind int, err er
 
 // renewed reads an answer of distlock_renew or distlock_renew_all.
 func renewed(row *reader) (behind int, err error) {
-	answer, n, reason := row.text(), row.number(), row.text()
+	answer, n, reason := row.Text(), row.Number(), row.Text()
 	switch {
-	case row.err != nil:
-		return 0, row.err
+	case row.Err != nil:
+		return 0, row.Err
 	case answer == "+":
 		return int(n), nil
 	case answer == "n":
@@ -58,7 +59,7 @@ func renewed(row *reader) (behind int, err error) {
 	case answer == "b":
 		return 0, &driver.BrokenError{Reason: reason}
 	}
-	return 0, errAnswer
+	return 0, sqlrow.ErrAnswer
 }
 
 // RenewAll renews many claims, up to renewStep in one statement. Renewals with a value or Keep are
@@ -130,16 +131,16 @@ func (s *Store) renewTogether(ctx context.Context, rs []driver.Renewal, which []
 	}
 	rows, err := s.query(ctx, s.renews, string(append(text, "]')"...)))
 	if err == nil && len(rows) != len(items) {
-		err = errAnswer
+		err = sqlrow.ErrAnswer
 	}
 	if err != nil {
 		return err
 	}
 	for _, cells := range rows {
-		row := reader{cells: cells}
-		i := int(row.number())
-		if row.err != nil || i < 0 || i >= len(out) {
-			return errAnswer
+		row := reader{sqlrow.Reader{Cells: cells}}
+		i := int(row.Number())
+		if row.Err != nil || i < 0 || i >= len(out) {
+			return sqlrow.ErrAnswer
 		}
 		out[i].Behind, out[i].Err = renewed(&row)
 	}

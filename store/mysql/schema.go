@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/sqlrow"
 )
 
 //go:embed sql/tables.sql
@@ -87,8 +88,12 @@ func (s *Store) prepare(ctx context.Context, c *sql.Conn) (*server, error) {
 	if v := s.ready.Load(); v != nil {
 		return v, nil
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	select { // a check may take long: another process may be migrating
+	case s.check <- struct{}{}:
+		defer func() { <-s.check }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 	if v := s.ready.Load(); v != nil {
 		return v, nil
 	}
@@ -116,16 +121,16 @@ var versionPattern = regexp.MustCompile(`^(\d+)\.(\d+)`)
 func look(ctx context.Context, c *sql.Conn) (*server, error) {
 	rows, err := read(ctx, c, "SELECT VERSION()")
 	if err != nil {
-		return nil, setup(ctx, err)
+		return nil, connecting(ctx, err)
 	}
 	if len(rows) != 1 || len(rows[0]) != 1 {
-		return nil, errAnswer
+		return nil, sqlrow.ErrAnswer
 	}
 	v := &server{version: string(rows[0][0])}
 	v.returning = strings.Contains(v.version, "MariaDB")
 	parts := versionPattern.FindStringSubmatch(strings.TrimPrefix(v.version, "5.5.5-"))
 	if parts == nil {
-		return nil, errAnswer
+		return nil, sqlrow.ErrAnswer
 	}
 	major, _ := strconv.Atoi(parts[1])
 	minor, _ := strconv.Atoi(parts[2])
@@ -136,14 +141,6 @@ func look(ctx context.Context, c *sql.Conn) (*server, error) {
 	return v, nil
 }
 
-// setup classifies an error before the call itself: the call was not sent.
-func setup(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	return unavailable(fmt.Errorf("mysql: %w", err))
-}
-
 // tablesVersion returns the version of the tables, or the zero version if there are none.
 func tablesVersion(ctx context.Context, c *sql.Conn) (version, error) {
 	rows, err := read(ctx, c, "SELECT (SELECT value FROM distlock_meta WHERE name = 'version'),"+
@@ -152,11 +149,11 @@ func tablesVersion(ctx context.Context, c *sql.Conn) (version, error) {
 		return version{}, nil
 	}
 	if err != nil {
-		return version{}, setup(ctx, err)
+		return version{}, connecting(ctx, err)
 	}
-	row := reader{cells: rows[0]}
-	v := version{int(row.number()), int(row.number())}
-	return v, row.err
+	row := reader{sqlrow.Reader{Cells: rows[0]}}
+	v := version{int(row.Number()), int(row.Number())}
+	return v, row.Err
 }
 
 // Migrate creates the tables and procedures, or migrates them to the version of this program. It
@@ -186,7 +183,7 @@ const migrationLock = "CONCAT('distlock ', LEFT(SHA2(DATABASE(), 256), 32))"
 func migrate(ctx context.Context, c *sql.Conn, v *server) (was, is version, err error) {
 	rows, err := read(ctx, c, "SELECT GET_LOCK("+migrationLock+", 30)")
 	if err != nil {
-		return was, was, setup(ctx, err)
+		return was, was, connecting(ctx, err)
 	}
 	if len(rows) != 1 || string(rows[0][0]) != "1" {
 		return was, was, fmt.Errorf("%w: another migration of this database takes long", driver.ErrUnavailable)
@@ -204,7 +201,7 @@ func migrate(ctx context.Context, c *sql.Conn, v *server) (was, is version, err 
 	}
 	for _, text := range steps(v) {
 		if _, err := c.ExecContext(ctx, text); err != nil {
-			return was, was, &SchemaError{Have: was.String(), Want: want.String(), Err: setup(ctx, err)}
+			return was, was, &SchemaError{Have: was.String(), Want: want.String(), Err: connecting(ctx, err)}
 		}
 	}
 	return was, want, nil

@@ -1,11 +1,13 @@
 package mysql_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/internal/testenv"
@@ -89,5 +91,44 @@ func TestInspect(t *testing.T) {
 	}
 	if found = text(); !strings.Contains(found, "danger: this server is read-only") || !strings.Contains(found, "danger: the tables are in ") {
 		t.Error(found)
+	}
+}
+
+// While another process migrates, a call that waits for it ends with its context.
+func TestStore_check_ends(t *testing.T) {
+	t.Parallel()
+	url := testenv.MariaDB(t, testenv.Shared()).Database(t)
+	db := database(t, url)
+	c, err := db.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.ExecContext(t.Context(), "DO GET_LOCK(CONCAT('distlock ', LEFT(SHA2(DATABASE(), 256), 32)), 10)"); err != nil {
+		t.Fatal(err)
+	}
+	s := made(t, url, nil)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	first := make(chan struct{})
+	go func() {
+		defer close(first)
+		_, _ = s.Acquire(ctx, exclusive("first")) // waits for the lock
+	}()
+	defer func() { <-first }()
+	defer cancel()
+	for end := time.Now().Add(10 * time.Second); value(t, db, "SELECT COUNT(*) FROM information_schema.PROCESSLIST"+
+		" WHERE DB = DATABASE() AND INFO LIKE 'SELECT GET_LOCK%'") == "0"; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the first call does not wait")
+		}
+	}
+	short, end := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer end()
+	watch := testenv.NewStopwatch(t)
+	if _, err := s.Acquire(short, exclusive("second")); err == nil {
+		t.Error("Acquire returned before the tables were checked")
+	}
+	if took := watch.Elapsed(); took > 2*time.Second {
+		t.Errorf("a call with a limit of 200 ms took %v", took)
 	}
 }

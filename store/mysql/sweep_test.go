@@ -26,7 +26,7 @@ func TestSweep(t *testing.T) {
 	if _, err := db.Exec("UPDATE distlock_claim SET last = last - 660000000 WHERE slot = ''"); err != nil {
 		t.Fatal(err)
 	}
-	last := value(t, db, "SELECT MAX(last) FROM distlock_claim WHERE owner IS NULL AND others = 0")
+	last := value(t, db, "SELECT MAX(last) FROM distlock_claim WHERE ends = 0 AND others = 0")
 	rows := func() string { return value(t, db, "SELECT COUNT(*) FROM distlock_claim") }
 	if _, err := db.Exec("CALL distlock_sweep('', 1)"); err != nil || rows() != "4" {
 		t.Errorf("after one key: %s rows, %v, want 4", rows(), err)

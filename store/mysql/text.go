@@ -3,12 +3,9 @@ package mysql
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
-	"math"
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/distlock/distlock/driver"
 )
@@ -59,61 +56,5 @@ func micros(d time.Duration) int64 {
 	return us
 }
 
-// span returns a duration of this many microseconds, at least 0 and at most the maximum.
-func span(us int64) time.Duration {
-	return time.Duration(min(max(us, 0), math.MaxInt64/int64(time.Microsecond))) * time.Microsecond
-}
-
 // validKey reports whether a key can have claims.
 func validKey(key string) bool { return key != "" && len(key) <= driver.MaxKey }
-
-// escape begins a text that is stored as the hex digits of its bytes.
-const escape = `\x`
-
-// encodeMeta returns metadata as JSON, or nil for none. JSON has only valid UTF-8.
-func encodeMeta(meta map[string]string) []byte {
-	if len(meta) == 0 {
-		return nil
-	}
-	storable := func(s string) string {
-		if utf8.ValidString(s) && !strings.HasPrefix(s, escape) {
-			return s
-		}
-		return escape + hex.EncodeToString([]byte(s))
-	}
-	safe := make(map[string]string, len(meta))
-	for k, v := range meta {
-		safe[storable(k)] = storable(v)
-	}
-	b, _ := json.Marshal(safe) // a map of strings always has a JSON form
-	return b
-}
-
-// decodeMeta reads metadata. Rows written by hand may have something else than an object of texts.
-// decodeMeta returns their bytes.
-func decodeMeta(b []byte) map[string]string {
-	if len(b) == 0 {
-		return nil
-	}
-	var safe map[string]string
-	if err := json.Unmarshal(b, &safe); err != nil {
-		return map[string]string{"meta": string(b)}
-	}
-	meta := make(map[string]string, len(safe))
-	for k, v := range safe {
-		meta[plain(k)] = plain(v)
-	}
-	return meta
-}
-
-func plain(s string) string {
-	digits, ok := strings.CutPrefix(s, escape)
-	if !ok {
-		return s
-	}
-	b, err := hex.DecodeString(digits)
-	if err != nil {
-		return s
-	}
-	return string(b)
-}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/sqlrow"
 )
 
 // clock is the server's clock in microseconds, read when the expression is evaluated: after the
@@ -24,7 +25,7 @@ var insertSQL = strings.NewReplacer("@now", clock, "@mine", "attempt = VALUES(at
 	"INSERT INTO distlock_claim (lock_key, slot, attempt, since, last, fence, granted, ends," +
 		" weight, `limit`, holder, task, meta, value, owner)" +
 		" VALUES (?, '', ?, @now, GREATEST(since, @floor), last, last, since + ?, ?, ?, ?, ?, ?, ?, ?)" +
-		" ON DUPLICATE KEY UPDATE attempt = IF(owner IS NULL AND others = 0 AND entries = 0" +
+		" ON DUPLICATE KEY UPDATE attempt = IF(ends = 0 AND others = 0 AND entries = 0" +
 		" AND last < 9007199254740608, VALUES(attempt), attempt), since = IF(@mine, @now, since)," +
 		" last = IF(@mine, GREATEST(last + 128, since), last), fence = IF(@mine, last, fence)," +
 		" granted = IF(@mine, last, granted), ends = IF(@mine, since + VALUES(ends) - VALUES(since), ends)," +
@@ -38,29 +39,27 @@ var insertSQL = strings.NewReplacer("@now", clock, "@mine", "attempt = VALUES(at
 const takeSQL = "UPDATE distlock_claim SET since = " + clock + ", last = LAST_INSERT_ID(GREATEST(last + 128, since))," +
 	" fence = last, granted = last, ends = since + ?, weight = ?, `limit` = ?, kept = 0, pushed = 0, broken = NULL," +
 	" holder = ?, task = ?, meta = ?, value = ?, owner = ?" +
-	" WHERE lock_key = ? AND slot = '' AND owner IS NULL AND others = 0 AND entries = 0 AND last < 9007199254740608"
-
-// perKey is how many attempts on one key a process makes at a time. The server runs them one by
-// one. More of them would only take connections from other keys, and from the release that they
-// wait for.
-const perKey = 2
+	" WHERE lock_key = ? AND slot = '' AND ends = 0 AND others = 0 AND entries = 0 AND last < 9007199254740608"
 
 // Acquire grants or refuses a claim.
 func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Result, error) {
 	if err := cmp.Or(ctx.Err(), r.Validate(features())); err != nil {
 		return driver.Result{}, err
 	}
-	leave, err := s.gates.Enter(ctx, r.Key)
+	a, err := s.passing.enter(ctx, &r)
 	if err != nil {
 		return driver.Result{}, err
 	}
-	defer leave()
+	if a.answered {
+		return a.res, nil
+	}
+	defer s.passing.leave(r.Key) //nolint:contextcheck // the statement that it starts is for other callers
 	if r.Weight == driver.Whole && r.Floor == 0 && !s.slow.has(r.Key) {
 		fence, err := s.direct(ctx, &r)
 		if err != nil {
 			return driver.Result{}, err
 		}
-		if isFence(fence) {
+		if sqlrow.IsFence(fence) {
 			s.seen.set(r.Key, true)
 			s.sweeper.granted()
 			return driver.Result{Granted: true, Fresh: true, Fence: uint64(fence), Used: r.Weight}, nil
@@ -68,7 +67,7 @@ func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Result, e
 	}
 	rows, err := s.query(ctx, s.claims, "CALL distlock_acquire"+list(hexOf(r.Key), hexOf(digest(r.Owner)),
 		number(micros(r.TTL)), number(r.Weight), number(r.Limit), number(micros(r.QueueTTL)), number(int64(r.Floor)),
-		hexOf(r.Holder), hexOf(r.Task), hexOrNull(encodeMeta(r.Meta)), hexOrNull(r.Value)))
+		hexOf(r.Holder), hexOf(r.Task), hexOrNull(sqlrow.EncodeMeta(r.Meta)), hexOrNull(r.Value)))
 	if err != nil {
 		return driver.Result{}, err
 	}
@@ -90,7 +89,7 @@ func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Result, e
 func (s *Store) direct(ctx context.Context, r *driver.Request) (fence int64, err error) {
 	exists := s.seen.has(r.Key)
 	key, owner := []byte(r.Key), digest(r.Owner)
-	holder, task, meta, value := []byte(r.Holder), []byte(r.Task), orNull(encodeMeta(r.Meta)), orNull(r.Value)
+	holder, task, meta, value := []byte(r.Holder), []byte(r.Task), orNull(sqlrow.EncodeMeta(r.Meta)), orNull(r.Value)
 	err = s.raw(ctx, func(ctx context.Context, c *conn) error {
 		if exists {
 			rows, id, err := c.exec(ctx, takeSQL, micros(r.TTL), r.Weight, r.Limit, holder, task, meta, value, owner, key)
@@ -115,35 +114,32 @@ func (s *Store) direct(ctx context.Context, r *driver.Request) (fence int64, err
 // result reads an answer of distlock_acquire.
 func result(r *driver.Request, rows [][][]byte) (driver.Result, error) {
 	if len(rows) != 1 {
-		return driver.Result{}, errAnswer
+		return driver.Result{}, sqlrow.ErrAnswer
 	}
-	row := reader{cells: rows[0]}
-	answer, fence := row.text(), row.number()
-	res := driver.Result{Used: row.number(), Ahead: int(row.number()), Behind: int(row.number())}
-	retry := row.number()
+	row := reader{sqlrow.Reader{Cells: rows[0]}}
+	answer, fence := row.Text(), row.Number()
+	res := driver.Result{Used: row.Number(), Ahead: int(row.Number()), Behind: int(row.Number())}
+	retry := row.Number()
 	switch {
-	case row.err != nil:
-		return driver.Result{}, row.err
+	case row.Err != nil:
+		return driver.Result{}, row.Err
 	case answer == "i":
 		return driver.Result{}, fmt.Errorf("%w: floor %d is more than an hour ahead", driver.ErrInvalid, r.Floor)
 	case answer == "f":
 		return driver.Result{}, fmt.Errorf("%w: no fences are left", driver.ErrUnavailable)
 	case answer == "-":
-		res.Retry, res.Blocker = span(retry), row.claim(r.Key)
-		return res, row.err
-	case (answer == "+" || answer == "=") && isFence(fence):
+		res.Retry, res.Blocker = sqlrow.Span(retry), row.claim(r.Key)
+		return res, row.Err
+	case (answer == "+" || answer == "=") && sqlrow.IsFence(fence):
 		res.Granted, res.Fresh, res.Fence, res.Ahead = true, answer == "+", uint64(fence), 0
 		return res, nil
 	}
-	return driver.Result{}, errAnswer
+	return driver.Result{}, sqlrow.ErrAnswer
 }
-
-// isFence reports whether n is a valid fence of a grant.
-func isFence(n int64) bool { return n > 0 && n < 1<<53 }
 
 // updateSQL releases an exclusive claim that nobody waits for. It reads the clock before it has the
 // lock of the row: the claim may have ended since then, but nobody else has the key.
-const updateSQL = "UPDATE distlock_claim SET owner = NULL, meta = NULL, value = NULL, news = news + 1" +
+const updateSQL = "UPDATE distlock_claim SET ends = 0, meta = NULL, value = NULL, news = news + 1" +
 	" WHERE lock_key = ? AND slot = '' AND owner = ? AND entries = 0 AND broken IS NULL" +
 	" AND ends > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
 
@@ -155,6 +151,7 @@ func (s *Store) Release(ctx context.Context, id driver.ID) error {
 	if !validKey(id.Key) || id.Owner == "" || len(id.Owner) > driver.MaxOwner {
 		return driver.ErrNotHeld // no owner can hold it
 	}
+	s.passing.settle(ctx, id)
 	owner := digest(id.Owner)
 	if !s.slow.has(id.Key) {
 		var released int64
@@ -175,7 +172,7 @@ func (s *Store) Release(ctx context.Context, id driver.ID) error {
 		return err
 	}
 	if len(rows) != 1 || len(rows[0]) != 1 {
-		return errAnswer
+		return sqlrow.ErrAnswer
 	}
 	if string(rows[0][0]) != "1" {
 		return driver.ErrNotHeld

@@ -1,6 +1,7 @@
 package mysql
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/internal/backoff"
+	"github.com/distlock/distlock/internal/sqlrow"
 )
 
 const (
@@ -35,20 +37,29 @@ const (
 // A watch is one call of Watch.
 type watch struct {
 	key   string
-	owner []byte // the digest; nil: an observer without a claim
+	owner string // the digest; "": an observer without a claim
 	wake  chan driver.Wake
 
-	// Only the poller uses the fields below, after Watch has returned.
-	seen   *state // as of the last poll; nil: none yet
+	// Guarded by poller.mu, after Watch has returned.
+	seen   *state // until the first poll: as of the call of Watch; nil: not known
+	polled bool   // its key was polled since
 	pushed int64  // the fence of the pushed grant that was reported
-	missed bool   // a poll failed: news may have been missed
+}
+
+// A watched is the watches of one key. It compares each poll with the one before once for all of
+// them, so a poll costs the same with any number of watches.
+type watched struct {
+	owners map[string]map[*watch]struct{}
+	fresh  []*watch // were in no poll yet
+	seen   state    // as of the last poll
+	missed bool     // it failed: news may have been missed
 }
 
 // A state is the state of a key in a poll.
 type state struct {
 	news, records, entries, others int64
 	held, kept                     bool
-	pushed                         int64 // the fence of a grant that was pushed to the owner of the watch
+	pushed                         map[string]int64 // the fences of the grants that were pushed to waiters, by owner
 }
 
 // A poller looks up all watches of the process.
@@ -62,14 +73,14 @@ type poller struct {
 	mu      sync.Mutex
 	closed  bool
 	running bool
-	watches map[string]map[*watch]struct{} // by key
-	news    time.Time                      // time of the last news, or of the last new watch
+	watches map[string]*watched // by key
+	news    time.Time           // time of the last news, or of the last new watch
 }
 
 func (p *poller) open(s *Store) {
 	p.s, p.kick = s, make(chan struct{}, 1)
 	p.ctx, p.stop = context.WithCancel(context.Background())
-	p.watches = map[string]map[*watch]struct{}{}
+	p.watches = map[string]*watched{}
 }
 
 func (p *poller) close() {
@@ -88,12 +99,13 @@ func (s *Store) Watch(ctx context.Context, id driver.ID) <-chan driver.Wake {
 		return nil
 	}
 	w := &watch{key: id.Key, wake: make(chan driver.Wake, 1)}
+	failed := false
 	if id.Owner != "" {
-		w.owner = digest(id.Owner)
-	} else if states, err := s.poller.look(ctx, [][]*watch{{w}}); err == nil {
-		w.seen = &states[0]
+		w.owner = string(digest(id.Owner))
+	} else if states, err := s.poller.look(ctx, []query{{key: w.key, owners: []string{w.owner}}}); err == nil {
+		w.seen = states[w.key]
 	} else {
-		w.missed = true
+		failed = true
 	}
 	p := &s.poller
 	p.mu.Lock()
@@ -101,10 +113,8 @@ func (s *Store) Watch(ctx context.Context, id driver.ID) <-chan driver.Wake {
 	if p.closed {
 		return nil
 	}
-	if p.watches[w.key] == nil {
-		p.watches[w.key] = map[*watch]struct{}{}
-	}
-	p.watches[w.key][w] = struct{}{}
+	p.add(w)
+	p.watches[w.key].missed = p.watches[w.key].missed || failed
 	p.news = time.Now()
 	context.AfterFunc(ctx, func() { p.remove(w) })
 	if !p.running {
@@ -114,11 +124,27 @@ func (s *Store) Watch(ctx context.Context, id driver.ID) <-chan driver.Wake {
 	return w.wake
 }
 
+func (p *poller) add(w *watch) {
+	k := p.watches[w.key]
+	if k == nil {
+		k = &watched{owners: map[string]map[*watch]struct{}{}}
+		p.watches[w.key] = k
+	}
+	if k.owners[w.owner] == nil {
+		k.owners[w.owner] = map[*watch]struct{}{}
+	}
+	k.owners[w.owner][w] = struct{}{}
+	k.fresh = append(k.fresh, w)
+}
+
 func (p *poller) remove(w *watch) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	delete(p.watches[w.key], w)
-	if len(p.watches[w.key]) == 0 {
+	k := p.watches[w.key]
+	if delete(k.owners[w.owner], w); len(k.owners[w.owner]) == 0 {
+		delete(k.owners, w.owner)
+	}
+	if len(k.owners) == 0 {
 		delete(p.watches, w.key)
 	}
 }
@@ -127,7 +153,7 @@ func (p *poller) remove(w *watch) {
 func (p *poller) soon(key string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.watches[key]) > 0 {
+	if p.watches[key] != nil {
 		select {
 		case p.kick <- struct{}{}:
 		default:
@@ -154,12 +180,8 @@ func (p *poller) run() {
 			p.mu.Unlock()
 			return
 		}
-		all := make([][]*watch, 0, len(p.watches))
-		for _, watches := range p.watches {
-			all = append(all, slices.Collect(maps.Keys(watches)))
-		}
 		p.mu.Unlock()
-		if p.poll(all) {
+		if p.poll() {
 			failed = 0
 		} else {
 			failed++
@@ -174,49 +196,117 @@ func (p *poller) pause() time.Duration {
 	return min(max(time.Since(p.news)/pollGrowth, minPoll), maxPoll)
 }
 
-// poll looks up the watches of each key and wakes those with news. It reports whether the server
-// answered.
-func (p *poller) poll(all [][]*watch) (ok bool) {
+// poll looks up all keys and wakes the watches with news. It reports whether the server answered.
+func (p *poller) poll() (ok bool) {
 	ok = true
-	for some := range slices.Chunk(all, pollStep) {
+	for some := range slices.Chunk(p.queries(), pollStep) {
 		ctx, cancel := context.WithTimeout(p.ctx, pollLimit)
 		states, err := p.look(ctx, some)
 		cancel()
 		ok = ok && err == nil
-		for i, w := range slices.Concat(some...) {
-			if err != nil {
-				w.missed = true
-			} else if wake, news := w.next(&states[i]); news {
-				w.notify(wake)
-				p.mu.Lock()
+		p.mu.Lock()
+		for _, q := range some {
+			if p.apply(q, states[q.key], err) {
 				p.news = time.Now()
-				p.mu.Unlock()
 			}
 		}
+		p.mu.Unlock()
 	}
 	return ok
 }
 
-// next compares a state with the last one, and reports whether the watch is woken.
-func (w *watch) next(is *state) (driver.Wake, bool) {
-	was, missed := w.seen, w.missed
-	w.seen, w.missed = is, false
-	if is.pushed > 0 {
-		fresh := is.pushed != w.pushed
-		w.pushed = is.pushed
-		return driver.Wake{Granted: true, Fence: uint64(is.pushed), Behind: int(is.entries)}, fresh || missed
-	}
-	if missed {
-		return driver.Wake{}, true
-	}
-	if was == nil { // what happened since Watch returned is visible in the state, or may be
-		return driver.Wake{}, is.kept || is.entries == 0 && (!is.held || is.others > 0)
-	}
-	return driver.Wake{}, is.records != was.records ||
-		is.news != was.news && (w.owner == nil || is.entries == 0)
+// A query is what a poll looks up about one key.
+type query struct {
+	key    string
+	owners []string // whose grants are looked up; nil: of all owners
+	fresh  []*watch // the watches that are in their first poll
 }
 
-// notify makes the channel ready. A grant replaces an unread value.
+// queries returns what to look up.
+func (p *poller) queries() []query {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all := make([]query, 0, len(p.watches))
+	for key, k := range p.watches {
+		q := query{key: key, fresh: k.fresh}
+		if len(k.owners) <= fewOwners {
+			q.owners = slices.Collect(maps.Keys(k.owners))
+		}
+		k.fresh = nil
+		all = append(all, q)
+	}
+	return all
+}
+
+// apply wakes the watches of a key that have news in its state, or notes that the poll failed. It
+// reports whether there were any. The mutex is held.
+func (p *poller) apply(q query, is *state, err error) (news bool) {
+	k := p.watches[q.key]
+	if k == nil {
+		return false
+	}
+	defer func() {
+		for _, w := range q.fresh {
+			w.polled = true
+		}
+	}()
+	if err != nil {
+		k.missed = true
+		return false
+	}
+	for owner, fence := range is.pushed {
+		for w := range k.owners[owner] {
+			if w.pushed != fence || k.missed {
+				w.pushed, news = fence, true
+				w.notify(driver.Wake{Granted: true, Fence: uint64(fence), Behind: int(is.entries)})
+			}
+		}
+	}
+	wake := func(w *watch) {
+		if is.pushed[w.owner] == 0 {
+			w.notify(driver.Wake{})
+			news = true
+		}
+	}
+	for _, w := range q.fresh {
+		if k.missed || w.newTo(is) {
+			wake(w)
+		}
+	}
+	concerned := map[string]map[*watch]struct{}{}
+	if k.missed || is.concerns(&k.seen, false) {
+		concerned = k.owners
+	} else if is.concerns(&k.seen, true) {
+		concerned[""] = k.owners[""]
+	}
+	for _, watches := range concerned {
+		for w := range watches {
+			if w.polled {
+				wake(w)
+			}
+		}
+	}
+	k.seen, k.missed = *is, false
+	return news
+}
+
+// newTo reports whether a watch in its first poll is woken: what happened since the call of Watch
+// is visible in the state, or may be.
+func (w *watch) newTo(is *state) bool {
+	if w.seen != nil {
+		return is.concerns(w.seen, true)
+	}
+	return is.kept || is.entries == 0 && (!is.held || is.others > 0)
+}
+
+// concerns reports whether a change of state concerns all watches of the key, or those without an
+// owner too.
+func (is *state) concerns(was *state, observer bool) bool {
+	return is.records != was.records || is.news != was.news && (observer || is.entries == 0)
+}
+
+// notify makes the channel ready. A grant replaces an unread value. The mutex of the poller is
+// held.
 func (w *watch) notify(wake driver.Wake) {
 	if wake.Granted {
 		select {
@@ -231,55 +321,55 @@ func (w *watch) notify(wake driver.Wake) {
 }
 
 // condition selects the row of a key, and the rows with claims that may have been pushed to one of
-// its watches.
-func condition(watches []*watch) string {
-	key := "lock_key = " + hexOf(watches[0].key)
-	if len(watches) > fewOwners {
+// the owners.
+func (q *query) condition() string {
+	key := "lock_key = " + hexOf(q.key)
+	if q.owners == nil {
 		return key + " AND (slot = '' OR pushed = 1)"
 	}
 	slots := []string{"''"}
-	for _, w := range watches {
-		if w.owner != nil {
-			slots = append(slots, hexOf(w.owner))
+	for _, owner := range q.owners {
+		if owner != "" {
+			slots = append(slots, hexOf(owner))
 		}
 	}
 	return key + " AND slot IN " + list(slots...)
 }
 
-// look returns the state of each watch, in order. A key without a row has the zero state.
-func (p *poller) look(ctx context.Context, all [][]*watch) ([]state, error) {
-	conditions := make([]string, len(all))
-	for i, watches := range all {
-		conditions[i] = condition(watches)
+// look returns the state of each key. A key without a row has the zero state.
+func (p *poller) look(ctx context.Context, all []query) (map[string]*state, error) {
+	conditions, states := make([]string, len(all)), map[string]*state{}
+	for i, q := range all {
+		conditions[i] = q.condition()
+		states[q.key] = &state{}
 	}
 	rows, err := p.s.query(ctx, p.s.claims, "SELECT lock_key, slot, owner, news, records, entries, others,"+
-		" owner IS NOT NULL AND live, kept AND live, IF(pushed AND live, fence, 0) FROM ("+
+		" live, kept AND live, IF(pushed AND live, fence, 0) FROM ("+
 		"SELECT *, broken IS NULL AND ends > TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6)) AS live"+
 		" FROM distlock_claim WHERE "+strings.Join(conditions, " OR ")+") c")
 	if err != nil {
 		return nil, err
 	}
-	keys, grants := map[string]state{}, map[[2]string]int64{}
 	for _, cells := range rows {
-		r := reader{cells: cells}
-		key, slot, owner := r.text(), r.text(), r.text()
-		st := state{news: r.number(), records: r.number(), entries: r.number(), others: r.number(),
-			held: r.number() != 0, kept: r.number() != 0}
-		grants[[2]string{key, owner}] = r.number()
-		if r.err != nil {
-			return nil, r.err
+		r := reader{sqlrow.Reader{Cells: cells}}
+		key, slot, owner := r.Text(), r.Text(), r.Text()
+		st := state{news: r.Number(), records: r.Number(), entries: r.Number(), others: r.Number(),
+			held: r.Number() != 0, kept: r.Number() != 0}
+		fence := r.Number()
+		is := states[key]
+		if r.Err != nil || is == nil {
+			return nil, cmp.Or(r.Err, sqlrow.ErrAnswer)
 		}
 		if slot == "" {
-			keys[key] = st
+			st.pushed = is.pushed
+			*is = st
 		}
-	}
-	var states []state
-	for _, w := range slices.Concat(all...) {
-		st := keys[w.key]
-		if w.owner != nil {
-			st.pushed = grants[[2]string{w.key, string(w.owner)}]
+		if fence > 0 {
+			if is.pushed == nil {
+				is.pushed = map[string]int64{}
+			}
+			is.pushed[owner] = fence
 		}
-		states = append(states, st)
 	}
 	return states, nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/internal/pgwire"
+	"github.com/distlock/distlock/internal/sqlrow"
 )
 
 // Acquire acquires the lock if it is free. The weight is 1 or [driver.Whole]: a lock is shared or
@@ -108,7 +109,7 @@ func (s *Store) stepOwn(a *attempt, c *claim) step {
 	case c.state == waiting:
 		return step{wait: s.withdraw(c)}
 	case c.state == ready && a.Weight > c.weight, c.state == held && s.clock.Now() >= c.ends:
-		return step{wait: s.releaseLater(c).done}
+		return step{wait: s.release(c, nil).done}
 	case c.state == ready && c.weight == a.Weight && c.ttl == a.TTL &&
 		a.called-c.since < queueGrace:
 		// The server starts to count after c.since, and counts for queueGrace longer than the TTL.
@@ -137,11 +138,11 @@ func (s *Store) stepNew(a *attempt) step {
 	if a.Weight != driver.Whole {
 		v = tryShared
 	}
-	if l == nil {
-		if l = s.sharedLink(a.number); l == nil {
-			s.dialing++
-			return step{dial: true}
-		}
+	switch {
+	case l == nil:
+		s.dialing++
+		return step{dial: true}
+	case l.holds[a.number] > 0:
 		v = joinShared
 	}
 	c := &claim{ID: a.ID, number: a.number, weight: a.Weight, holder: a.Holder, task: a.Task,
@@ -166,7 +167,7 @@ func (s *Store) await(
 		if st.was == 0 {
 			s.remove(c)
 		} // otherwise linkEnded reports the loss
-		c.finish(false, unavailable(err)) // it was not sent
+		c.finish(false, sqlrow.Unavailable(err)) // it was not sent
 		s.mu.Unlock()
 	}
 	if err := st.link.Await(ctx, st.op.done); err != nil {
@@ -202,8 +203,8 @@ func (s *Store) taken(c *claim, k *pgwire.Call) {
 	case err != nil:
 		// The server may have granted the lock before the statement failed.
 		l.failed(c, c.ttl)
-		if s.doubt(c, unavailable(err)) {
-			s.undo(c, unavailable(err))
+		if s.doubt(c, sqlrow.Unavailable(err)) {
+			s.release(c, sqlrow.Unavailable(err))
 		}
 	case !ok:
 		s.remove(c)
@@ -235,7 +236,7 @@ func (s *Store) takenAgain(c *claim, st step, weight int64, k *pgwire.Call) {
 		if st.verb == lower {
 			s.breakLink(l) // it may have either of the two locks
 		}
-		c.finish(false, unavailable(err))
+		c.finish(false, sqlrow.Unavailable(err))
 	default:
 		c.weight = min(c.weight, weight)
 		s.hold(c, c.ttl)

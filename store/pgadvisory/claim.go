@@ -32,8 +32,8 @@ type claim struct {
 	state   state
 	doubted bool          // unknown whether the server holds the lock
 	since   time.Duration // time of the grant; if waiting or ready: the server granted it no earlier
-	ends    time.Duration // end of the TTL
-	timer   *time.Timer   // runs until ends; if ready, until the release
+	ends    time.Duration // end of the TTL; if ready: when it is released, unless its owner takes it
+	timer   *time.Timer   // runs until ends
 
 	busy *operation // the operation in progress; no other one starts meanwhile
 }
@@ -117,8 +117,10 @@ func (s *Store) remove(c *claim) {
 		}
 		s.settle(l, c.number)
 	}
-	if wasHeld {
-		s.watches.notifyKey(c.number)
+	for wake, number := range s.watchers {
+		if wasHeld && number == c.number {
+			notify(wake)
+		}
 	}
 }
 
@@ -136,15 +138,15 @@ func (s *Store) hold(c *claim, ttl time.Duration) {
 		c.since = now
 	}
 	c.state, c.ends = held, now+ttl
-	s.arm(c, ttl, s.expire)
+	s.arm(c, ttl)
 }
 
 // arm sets the claim's timer.
-func (s *Store) arm(c *claim, d time.Duration, f func(*claim)) {
+func (s *Store) arm(c *claim, d time.Duration) {
 	if c.timer != nil {
 		c.timer.Stop()
 	}
-	c.timer = time.AfterFunc(d, func() { f(c) })
+	c.timer = time.AfterFunc(d, func() { s.expire(c) })
 }
 
 // used returns the sum of the weights that this process holds.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/internal/pgwire"
+	"github.com/distlock/distlock/internal/sqlrow"
 )
 
 // dialLimit bounds the time to connect.
@@ -42,7 +43,7 @@ func (s *Store) connect(ctx context.Context) (*link, error) {
 	defer cancel()
 	pg, err := pgconn.ConnectConfig(ctx, s.config)
 	if err != nil {
-		return nil, unavailable(err)
+		return nil, sqlrow.Unavailable(err)
 	}
 	l, err := s.prepare(ctx, pg)
 	if err != nil {
@@ -62,7 +63,7 @@ func hangUp(ctx context.Context, pg *pgconn.PgConn) {
 func (s *Store) prepare(ctx context.Context, pg *pgconn.PgConn) (*link, error) {
 	rows, err := query(ctx, pg, "select current_setting('server_version_num'), pg_is_in_recovery(), pg_backend_pid()")
 	if err != nil {
-		return nil, unavailable(err)
+		return nil, sqlrow.Unavailable(err)
 	}
 	if v, _ := strconv.Atoi(rows[0][0]); v < 140000 {
 		return nil, fmt.Errorf("pgadvisory: the server's version is %d, and servers before 14 cannot end idle connections: %w", v/10000, errors.ErrUnsupported)
@@ -71,11 +72,11 @@ func (s *Store) prepare(ctx context.Context, pg *pgconn.PgConn) (*link, error) {
 		return nil, fmt.Errorf("%w: pgadvisory: the server is a standby, and its locks exclude nobody at the primary", driver.ErrUnavailable)
 	}
 	if _, err := query(ctx, pg, required); err != nil {
-		return nil, unavailable(err)
+		return nil, sqlrow.Unavailable(err)
 	}
 	var refused *pgconn.PgError
 	if _, err := query(ctx, pg, optional); err != nil && !errors.As(err, &refused) {
-		return nil, unavailable(err)
+		return nil, sqlrow.Unavailable(err)
 	}
 	for v, sql := range statements(s.fenceSQL()) {
 		types := []uint32{oidBigint, oidText}
@@ -83,16 +84,16 @@ func (s *Store) prepare(ctx context.Context, pg *pgconn.PgConn) (*link, error) {
 			types = types[:1]
 		}
 		if _, err := pg.Prepare(ctx, string(v), sql, types); err != nil {
-			return nil, unavailable(err)
+			return nil, sqlrow.Unavailable(err)
 		}
 	}
 	pid, err := strconv.ParseInt(rows[0][2], 10, 64)
 	if err != nil {
-		return nil, unavailable(err)
+		return nil, sqlrow.Unavailable(err)
 	}
 	c, err := pgwire.New(pg, nil)
 	if err != nil {
-		return nil, unavailable(err)
+		return nil, sqlrow.Unavailable(err)
 	}
 	return newLink(c, pid), nil
 }

@@ -1,8 +1,8 @@
 // Package pgadvisory is a store on the advisory locks of PostgreSQL, which need no table.
 //
-// A claim is a lock that one of the store's own connections holds. It ends with Release, with its
-// TTL or with the connection, whichever is first. A killed process frees all its locks at once.
-// Clients that acquire the lock with the documented number by other means, in psql or another
+// A claim is a lock that one of the store's own connections holds. It ends with [Store.Release],
+// with its TTL or with the connection, whichever is first. A killed process frees all its locks at
+// once. Clients that acquire the lock with the documented number by other means, in psql or another
 // language, exclude the store and are excluded by it: see [Key].
 //
 // # Time

@@ -40,8 +40,7 @@ func (s *Store) settle(l *link, number int64) {
 		if c.number != number || c.busy != nil { // it is being freed
 			continue
 		}
-		c.begin()
 		s.list(c)
-		s.wg.Go(func() { s.freeAsync(c, 0, nil) })
+		s.release(c, nil)
 	}
 }

@@ -28,11 +28,3 @@ func (e *lostError) Is(target error) bool {
 	return target == driver.ErrUnavailable && errors.As(e.err, &pgErr) &&
 		strings.HasPrefix(pgErr.Code, "57P0")
 }
-
-// unavailable wraps an error after which nothing was changed.
-func unavailable(err error) error {
-	if errors.Is(err, driver.ErrUnavailable) {
-		return err
-	}
-	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
-}

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/sqlrow"
 )
 
 // Inspect reports the state of the server. The age is the time since the server's start, because a
@@ -17,7 +18,7 @@ func (s *Store) Inspect(ctx context.Context) (driver.Info, error) {
 	defer cancel()
 	pg, err := pgconn.ConnectConfig(ctx, s.config)
 	if err != nil {
-		return driver.Info{}, unavailable(err)
+		return driver.Info{}, sqlrow.Unavailable(err)
 	}
 	defer hangUp(ctx, pg)
 	rows, err := query(ctx, pg, `select system_identifier, (select oid from pg_database where datname = current_database()),
@@ -26,7 +27,7 @@ func (s *Store) Inspect(ctx context.Context) (driver.Info, error) {
 		(select count(*) from pg_roles where rolcanlogin and not rolsuper and rolname <> current_user and has_database_privilege(oid, current_database(), 'connect'))
 		from pg_control_system()`)
 	if err != nil {
-		return driver.Info{}, unavailable(err)
+		return driver.Info{}, sqlrow.Unavailable(err)
 	}
 	r := rows[0]
 	age, _ := strconv.ParseInt(r[3], 10, 64)

@@ -16,11 +16,13 @@ const callLimit = 10 * time.Second
 const scarceFor = time.Second
 
 // pick returns the connection for a new claim, or a channel to wait for. If it returns neither,
-// another connection must be made, or all of them hold the key. s.mu is held.
+// another connection must be made. It returns a connection that holds the key for other readers
+// only if no further connection is allowed. s.mu is held.
 func (s *Store) pick(number int64, ttl time.Duration) (best *link, wait <-chan struct{}) {
 	// Less is better. Recently used ones are fast, and the others may end.
 	type cost struct{ stuck, misfit, calls, idle time.Duration }
 	var least cost
+	var shared *link
 	taking := s.dialing
 	for l := range s.links {
 		calls, first, idle := l.Load()
@@ -32,7 +34,10 @@ func (s *Store) pick(number int64, ttl time.Duration) (best *link, wait <-chan s
 			continue
 		}
 		taking++
-		if l.holds[number] > 0 {
+		if n := l.holds[number]; n > 0 {
+			if shared == nil || n < shared.holds[number] {
+				shared = l
+			}
 			continue
 		}
 		c := cost{first / stuck, l.fits(ttl), time.Duration(calls), idle}
@@ -49,26 +54,7 @@ func (s *Store) pick(number int64, ttl time.Duration) (best *link, wait <-chan s
 	case best == nil && s.dialing > 0:
 		return nil, s.changed
 	}
-	return best, nil
-}
-
-// sharedLink returns a connection that holds a key for other readers, if no further connection is
-// allowed. s.mu is held.
-func (s *Store) sharedLink(number int64) (best *link) {
-	taking := 0
-	for l := range s.links {
-		if l.waits {
-			continue
-		}
-		taking++
-		if n := l.holds[number]; n > 0 && (best == nil || n < best.holds[number]) {
-			best = l
-		}
-	}
-	if taking < s.opt.Conns {
-		return nil
-	}
-	return best
+	return cmp.Or(best, shared), nil
 }
 
 // dial makes another connection that acquires locks. The caller has counted it in dialing.
@@ -117,7 +103,7 @@ func (s *Store) linkEnded(l *link) {
 		if c.state == held {
 			lost = append(lost, c.ID)
 		}
-		s.watches.notifyOwner(c.ID)
+		notify(s.waiters[c.ID])
 		s.remove(c)
 		c.finish(false, &lostError{l.Err()})
 	}

@@ -37,7 +37,8 @@ func (s *Store) Release(ctx context.Context, id driver.ID) error {
 		return driver.ErrNotHeld
 	}
 	expired := c.state == held && s.clock.Now() >= c.ends
-	op := s.beginRelease(c)
+	c.state = releasing
+	op := c.begin()
 	s.mu.Unlock()
 	s.free(c, 0, nil)
 	switch err := c.link.Await(ctx, op.done); {
@@ -51,41 +52,30 @@ func (s *Store) Release(ctx context.Context, id driver.ID) error {
 	return nil
 }
 
-// expire ends a claim whose TTL has passed.
+// expire ends a claim whose TTL has passed, or that its owner did not take.
 func (s *Store) expire(c *claim) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if c.state != held {
+	if c.state != held && c.state != ready {
 		return
 	}
 	if left := c.ends - s.clock.Now(); left > 0 || c.busy != nil {
-		s.arm(c, max(left, grace/50), s.expire) // another attempt of its owner is in progress
+		s.arm(c, max(left, grace/50)) // another attempt of its owner is in progress
 		return
 	}
-	s.releaseLater(c)
+	s.release(c, nil)
 }
 
-// beginRelease starts the release of a claim that is held or ready. The caller then calls free
-// without the mutex.
-func (s *Store) beginRelease(c *claim) *operation {
-	if c.timer != nil {
-		c.timer.Stop()
+// release sends the unlock of a claim in the background. Its operation, the one in progress or a
+// new one, then ends with the reason. s.mu is held.
+func (s *Store) release(c *claim, reason error) *operation {
+	c.state = releasing
+	op := c.busy
+	if op == nil {
+		op = c.begin()
 	}
-	c.state = releasing
-	return c.begin()
-}
-
-// releaseLater is beginRelease and free, for callers that hold the mutex.
-func (s *Store) releaseLater(c *claim) *operation {
-	op := s.beginRelease(c)
-	s.wg.Go(func() { s.freeAsync(c, 0, nil) })
-	return op
-}
-
-// undo ends a busy claim. The attempt returns the reason. s.mu is held.
-func (s *Store) undo(c *claim, reason error) {
-	c.state = releasing
 	s.wg.Go(func() { s.freeAsync(c, 0, reason) })
+	return op
 }
 
 // freeTries is how often an unlock is sent before its connection is closed: somebody may cancel the

@@ -6,6 +6,7 @@ import (
 
 	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/internal/pgwire"
+	"github.com/distlock/distlock/internal/sqlrow"
 )
 
 // Renew gives a held claim a new TTL.
@@ -98,7 +99,7 @@ func (s *Store) renewed(l *link, g *round, err error) {
 		case r.claim.state != held || lost(err):
 			r.err = driver.ErrNotHeld
 		case err != nil:
-			r.claim.ttl, r.err = max(r.was, r.ttl), unavailable(err)
+			r.claim.ttl, r.err = max(r.was, r.ttl), sqlrow.Unavailable(err)
 			l.failed(r.claim, r.claim.ttl)
 		default:
 			s.hold(r.claim, r.ttl)

@@ -13,6 +13,7 @@ import (
 	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/internal/pgurl"
 	"github.com/distlock/distlock/internal/protocol"
+	"github.com/distlock/distlock/internal/sqlrow"
 )
 
 // Migration returns the SQL that creates the schema and the sequence of a store, for operators who
@@ -44,7 +45,7 @@ func (s *Store) setUp(ctx context.Context) error {
 		case errors.As(err, &other):
 			return fmt.Errorf("%w: %w", ErrURL, other)
 		case err != nil:
-			return unavailable(fmt.Errorf("pgadvisory: cannot connect: %w", err))
+			return sqlrow.Unavailable(fmt.Errorf("pgadvisory: cannot connect: %w", err))
 		}
 		defer hangUp(ctx, pg)
 		pair[i] = pg
@@ -67,7 +68,7 @@ func keptApart(ctx context.Context, a, b *pgconn.PgConn) error {
 	for _, pg := range []*pgconn.PgConn{a, a, b, b, b, a, b, a, a, a, b} {
 		rows, err := query(ctx, pg, "select pg_backend_pid()")
 		if err != nil {
-			return unavailable(fmt.Errorf("pgadvisory: %w", err))
+			return sqlrow.Unavailable(fmt.Errorf("pgadvisory: %w", err))
 		}
 		if was, ok := pids[pg]; ok && was != rows[0][0] {
 			return ErrPooler
@@ -100,7 +101,7 @@ func (s *Store) migrate(ctx context.Context, pg *pgconn.PgConn) error {
 	}
 	switch {
 	case err != nil:
-		return unavailable(fmt.Errorf("pgadvisory: %w", err))
+		return sqlrow.Unavailable(fmt.Errorf("pgadvisory: %w", err))
 	case state == "":
 		return s.noFences("it is not there")
 	case state == "private":

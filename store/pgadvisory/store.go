@@ -62,11 +62,12 @@ type Store struct {
 	changed         chan struct{} // closed when a connection may be available
 	claims          map[driver.ID]*claim
 	byKey           map[int64]map[*claim]bool
-	watches         watches
+	waiters         map[driver.ID]chan driver.Wake // watchers of an owner, which stands in the queue
+	watchers        map[chan driver.Wake]int64     // watchers of a number
 	losses          []chan []driver.ID
 }
 
-// New returns a store on the server of a configuration, as returned by pgx.ParseConfig. New
+// New returns a store on the server of a configuration, as returned by [pgx.ParseConfig]. New
 // connects. It fails if there is no server, if a pooler does not keep connections apart, or if
 // fences are impossible. The store uses a copy of the configuration, and only its own connections.
 func New(ctx context.Context, config *pgx.ConnConfig, opt *Options) (*Store, error) {
@@ -76,7 +77,7 @@ func New(ctx context.Context, config *pgx.ConnConfig, opt *Options) (*Store, err
 	s := &Store{
 		config: config.Config.Copy(), clock: keeper.NewClock(), number: Key, changed: make(chan struct{}),
 		links: map[*link]bool{}, claims: map[driver.ID]*claim{}, byKey: map[int64]map[*claim]bool{},
-		watches: watches{map[driver.ID]chan driver.Wake{}, map[int64][]chan driver.Wake{}},
+		waiters: map[driver.ID]chan driver.Wake{}, watchers: map[chan driver.Wake]int64{},
 	}
 	if opt != nil {
 		s.opt = *opt
@@ -120,7 +121,7 @@ func applicationName() string {
 	return name[:min(len(name), 63)] // the server would truncate it with a warning
 }
 
-// Created reports whether New created the sequence of fences: see [Migration].
+// Created reports whether [New] created the sequence of fences: see [Migration].
 func (s *Store) Created() bool { return s.created }
 
 // Features declares the features of an advisory lock.

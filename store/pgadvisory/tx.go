@@ -35,7 +35,9 @@ func TryLockTx(
 }
 
 // LockTx is a [TryLockTx] that waits. It waits in the server's queue until the lock is granted,
-// lock_timeout has passed or ctx ends. At the end of ctx, pgx closes the connection.
+// lock_timeout has passed or ctx ends. At the end of ctx, pgx cancels the statement and closes the
+// connection. A cancellation that arrives before the statement is missed: then the server waits on,
+// and others wait behind it, until lock_timeout or client_connection_check_interval ends the wait.
 func LockTx(ctx context.Context, tx pgx.Tx, key string, opt *TxOptions) (fence uint64, err error) {
 	value, err := txGrant(ctx, tx, key, "pg_advisory_xact_lock%s($1) is not null", opt)
 	if err != nil || value == nil {

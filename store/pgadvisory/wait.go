@@ -2,7 +2,6 @@ package pgadvisory
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/distlock/distlock/driver"
@@ -22,12 +21,6 @@ const (
 	queueGrace = 2 * time.Second
 )
 
-// watches holds the channels of the watchers. Store.mu guards it.
-type watches struct {
-	owners map[driver.ID]chan driver.Wake
-	keys   map[int64][]chan driver.Wake
-}
-
 // Watch returns a channel that is ready when id was granted in the server's queue. id joins the
 // queue at its next refusal. Watch returns nil if [Options.Waits] others wait already. Without an
 // owner, the channel is ready when a claim of this process on the key ends; the server does not
@@ -36,73 +29,47 @@ func (s *Store) Watch(ctx context.Context, id driver.ID) <-chan driver.Wake {
 	wake := make(chan driver.Wake, 1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	w := &s.watches
-	if s.closed {
+	switch {
+	case s.closed:
 		return nil
-	}
-	if id.Owner == "" {
-		number := s.number(id.Key)
-		w.keys[number] = append(w.keys[number], wake)
-		context.AfterFunc(ctx, func() { s.unwatchKey(number, wake) })
-		return wake
-	}
-	if len(w.owners) >= s.opt.Waits || w.owners[id] != nil {
+	case id.Owner == "":
+		s.watchers[wake] = s.number(id.Key)
+	case len(s.waiters) >= s.opt.Waits || s.waiters[id] != nil:
 		return nil
+	default:
+		s.waiters[id] = wake
 	}
-	w.owners[id] = wake
-	context.AfterFunc(ctx, func() { s.unwatch(id) })
+	context.AfterFunc(ctx, func() { s.unwatch(id, wake) })
 	return wake
 }
 
-func (s *Store) unwatchKey(number int64, wake chan driver.Wake) {
+// unwatch ends a watch. Its owner, if it has one, then leaves the queue.
+func (s *Store) unwatch(id driver.ID, wake chan driver.Wake) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	k := s.watches.keys
-	k[number] = slices.DeleteFunc(k[number], func(c chan driver.Wake) bool { return c == wake })
-	if len(k[number]) == 0 {
-		delete(k, number)
-	}
-}
-
-// unwatch ends the watch of an owner, which then leaves the queue.
-func (s *Store) unwatch(id driver.ID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.watches.owners, id)
+	delete(s.watchers, wake)
+	delete(s.waiters, id)
 	c := s.claims[id]
 	switch {
 	case c == nil || s.closed:
 	case c.state == waiting:
 		s.withdraw(c)
 	case c.state == ready && c.busy == nil:
-		s.releaseLater(c)
+		s.release(c, nil)
 	}
 }
 
-// notifyOwner and notifyKey wake watchers. Store.mu is held.
-
-func (w *watches) notifyOwner(id driver.ID) {
-	if c := w.owners[id]; c != nil {
-		notify(c)
-	}
-}
-
-func (w *watches) notifyKey(number int64) {
-	for _, c := range w.keys[number] {
-		notify(c)
-	}
-}
-
-func notify(c chan driver.Wake) {
+// notify makes a watcher's channel ready; nil: there is none.
+func notify(wake chan driver.Wake) {
 	select {
-	case c <- driver.Wake{}:
-	default: // already ready
+	case wake <- driver.Wake{}:
+	default: // it is ready
 	}
 }
 
 // enqueue makes a refused owner that watches wait in the server's queue. s.mu is held.
 func (s *Store) enqueue(a *attempt) {
-	if s.closed || s.watches.owners[a.ID] == nil || s.claims[a.ID] != nil {
+	if s.closed || s.waiters[a.ID] == nil || s.claims[a.ID] != nil {
 		return
 	}
 	c := &claim{ID: a.ID, number: a.number, weight: a.Weight, holder: a.Holder, task: a.Task,
@@ -167,75 +134,28 @@ func (s *Store) surplus() (best *link) {
 
 // waitDone records the end of the wait in the queue.
 func (s *Store) waitDone(c *claim, k *pgwire.Call) {
-	l := c.link
-	value, ok, err := l.answer(k)
+	value, ok, err := c.link.answer(k)
 	s.mu.Lock()
-	l.waits = false
+	defer s.mu.Unlock()
+	c.link.waits = false
 	s.change()
 	switch {
 	case lost(err):
-		s.mu.Unlock()
-		return
+		return // linkEnded notifies
 	case err != nil || !ok || c.state != waiting:
 		// It was withdrawn, or another client cancelled it. The server may have granted the lock
 		// before.
 		if c.busy == nil {
 			c.begin()
 		}
-		now := s.doubt(c, nil)
-		s.watches.notifyOwner(c.ID)
-		s.mu.Unlock()
-		if now {
-			s.freeAsync(c, 0, nil)
+		if s.doubt(c, nil) {
+			s.release(c, nil)
 		}
-		return
-	}
-	c.state, c.fence = ready, uint64(value)
-	s.arm(c, readyFor, s.expireReady)
-	if s.clock.Now()-c.since < queueGrace/2 {
-		s.watches.notifyOwner(c.ID)
-		s.mu.Unlock()
-		return
-	}
-	c.since = s.clock.Now()
-	c.begin()
-	s.mu.Unlock()
-	done := func(k *pgwire.Call) { s.beatDone(c, k) }
-	if err := l.do(beat, c, c.ttl+queueGrace-grace, done); err != nil {
-		return
-	}
-	l.WatchNow()
-	s.mu.Lock()
-	s.watches.notifyOwner(c.ID)
-	s.mu.Unlock()
-}
-
-// beatDone records that the server counts the TTL of a ready claim from a time after c.since.
-func (s *Store) beatDone(c *claim, k *pgwire.Call) {
-	_, _, err := c.link.answer(k)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case lost(err):
-	case err != nil:
-		c.link.failed(c, c.ttl)
-		s.undo(c, nil)
 	default:
-		c.finish(true, nil)
+		c.state, c.fence, c.ends = ready, uint64(value), s.clock.Now()+readyFor
+		s.arm(c, readyFor)
 	}
-}
-
-// expireReady releases a lock whose owner did not take it.
-func (s *Store) expireReady(c *claim) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case c.state != ready || s.closed:
-	case c.busy != nil:
-		s.arm(c, readyFor, s.expireReady)
-	default:
-		s.releaseLater(c)
-	}
+	notify(s.waiters[c.ID])
 }
 
 // withdraw removes a claim from the server's queue, and returns a channel that is then closed. s.mu

@@ -3,11 +3,11 @@ package postgres
 import (
 	"encoding/json"
 	"fmt"
-	"math"
 	"strconv"
-	"time"
+	"strings"
 
 	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/sqlrow"
 )
 
 // An answer is the result of acquire, if it is more than a fence.
@@ -29,30 +29,30 @@ type claimInfo struct {
 // result reads the answer to an Acquire.
 func (s *Store) result(r driver.Request, rows [][][]byte) (driver.Result, error) {
 	if len(rows) != 1 || len(rows[0]) != 1 || len(rows[0][0]) == 0 {
-		return driver.Result{}, errAnswer
+		return driver.Result{}, sqlrow.ErrAnswer
 	}
 	text := rows[0][0]
 	if text[0] != '{' { // the key was free, and no one waits
 		fence, err := strconv.ParseInt(string(text), 10, 64)
-		if err != nil || !isFence(fence) {
-			return driver.Result{}, errAnswer
+		if err != nil || !sqlrow.IsFence(fence) {
+			return driver.Result{}, sqlrow.ErrAnswer
 		}
 		return driver.Result{Granted: true, Fence: uint64(fence), Used: r.Weight}, nil
 	}
 	var a answer
 	if err := json.Unmarshal(text, &a); err != nil || min(a.Used, a.Ahead, a.Behind) < 0 {
-		return driver.Result{}, errAnswer
+		return driver.Result{}, sqlrow.ErrAnswer
 	}
 	switch a.Answer {
 	case "+", "=":
-		if !isFence(a.Fence) {
+		if !sqlrow.IsFence(a.Fence) {
 			break
 		}
 		return driver.Result{Granted: true, Fence: uint64(a.Fence), Used: a.Used,
 			Behind: int(a.Behind)}, nil
 	case "-":
 		return driver.Result{Used: a.Used, Ahead: int(a.Ahead), Behind: int(a.Behind),
-			Retry: span(a.Retry), Blocker: a.Blocker.claim()}, nil
+			Retry: sqlrow.Span(a.Retry), Blocker: a.Blocker.claim()}, nil
 	case "i":
 		return driver.Result{}, fmt.Errorf("%w: floor %d is more than an hour ahead",
 			driver.ErrInvalid, r.Floor)
@@ -61,15 +61,7 @@ func (s *Store) result(r driver.Request, rows [][][]byte) (driver.Result, error)
 	case "b":
 		return driver.Result{}, errBusy
 	}
-	return driver.Result{}, errAnswer
-}
-
-// isFence reports whether n is a valid fence of a grant.
-func isFence(n int64) bool { return n > 0 && n < 1<<53 }
-
-// span returns a duration of this many microseconds, at least 0 and at most the maximum.
-func span(us int64) time.Duration {
-	return time.Duration(min(max(us, 0), math.MaxInt64/int64(time.Microsecond))) * time.Microsecond
+	return driver.Result{}, sqlrow.ErrAnswer
 }
 
 // claim returns the zero claim for nil.
@@ -78,15 +70,36 @@ func (t *claimInfo) claim() driver.Claim {
 		return driver.Claim{}
 	}
 	c := driver.Claim{
-		Key: plain(t.Key), Weight: t.Weight, Limit: t.Limit, Fence: uint64(max(t.Fence, 0)),
-		Holder: plain(t.Holder), Task: plain(t.Task),
-		Meta: decodeMeta(t.Meta), Held: span(t.Held), Left: span(t.Left), Waiting: t.Waiting, Kept: t.Kept,
+		Key: sqlrow.Plain(t.Key), Weight: t.Weight, Limit: t.Limit, Fence: uint64(max(t.Fence, 0)),
+		Holder: sqlrow.Plain(t.Holder), Task: sqlrow.Plain(t.Task),
+		Meta: sqlrow.DecodeMeta(t.Meta), Held: sqlrow.Span(t.Held), Left: sqlrow.Span(t.Left), Waiting: t.Waiting, Kept: t.Kept,
 	}
 	if t.Owner != "" {
-		c.Owner = driver.Tag(plain(t.Owner))
+		c.Owner = driver.Tag(sqlrow.Plain(t.Owner))
 	}
 	if t.Value != "" {
-		c.Value = []byte(plain(t.Value)) // row_to_json writes bytea in the format of storable
+		c.Value = bytea(t.Value)
 	}
 	return c
+}
+
+// bytea reads the text of a bytea. Hex digits are in the format of [sqlrow.Storable]. If the role
+// has bytea_output = escape, no text begins so: a backslash is two, and other bytes are a backslash
+// and three octal digits.
+func bytea(text string) []byte {
+	if strings.HasPrefix(text, sqlrow.Escape) {
+		return []byte(sqlrow.Plain(text))
+	}
+	out := make([]byte, 0, len(text))
+	for i := 0; i < len(text); i++ {
+		c := text[i]
+		if c == '\\' && i+1 < len(text) && text[i+1] == '\\' {
+			i++
+		} else if c == '\\' && i+3 < len(text) {
+			n, _ := strconv.ParseUint(text[i+1:i+4], 8, 8) // the server writes nothing else
+			c, i = byte(n), i+3
+		}
+		out = append(out, c)
+	}
+	return out
 }

@@ -9,12 +9,10 @@ import (
 
 	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/internal/pgwire"
+	"github.com/distlock/distlock/internal/sqlrow"
 )
 
 var (
-	// errAnswer reports an answer that no version of the schema returns.
-	errAnswer = errors.New("postgres: the server sent an unexpected answer")
-
 	// errLost reports that a statement was sent and no answer arrived. Its outcome is unknown.
 	errLost = errors.New("postgres: the connection was lost before the answer")
 
@@ -26,14 +24,6 @@ var (
 
 	errClosed = fmt.Errorf("%w: the store is closed", driver.ErrUnavailable)
 )
-
-// unavailable wraps an error of an operation that had no effect.
-func unavailable(err error) error {
-	if errors.Is(err, driver.ErrUnavailable) {
-		return err
-	}
-	return fmt.Errorf("%w: %w", driver.ErrUnavailable, err)
-}
 
 // definite classifies an error as the driver contract demands. answered reports whether the server
 // had sent the answer before the error. Then its transaction may have been committed.
@@ -53,13 +43,13 @@ func definite(err error, answered bool) error {
 	case errors.Is(err, errLost):
 		return err
 	case errors.Is(err, errUnsent), errors.As(err, &connecting), pgconn.SafeToRetry(err):
-		return unavailable(err)
+		return sqlrow.Unavailable(err)
 	case errors.As(err, &pg):
 		if answered && pgwire.Fatal(pg) {
 			return fmt.Errorf("postgres: the connection ended before the commit was confirmed: %w",
 				err)
 		}
-		return unavailable(withHint(pg))
+		return sqlrow.Unavailable(withHint(pg))
 	}
 	return fmt.Errorf("postgres: %w", err)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/distlock/distlock/internal/pgwire"
+	"github.com/distlock/distlock/internal/sqlrow"
 )
 
 // attempt runs calls. If the server closed the connection before it executed any of them, they go
@@ -33,7 +34,7 @@ func unserved(calls []*call, err error) bool {
 func (b *batcher) exchange(calls []*call) error {
 	if err := b.connect(); err != nil {
 		b.drop()
-		return unavailable(err) // nothing was sent
+		return sqlrow.Unavailable(err) // nothing was sent
 	}
 	return b.roundTrip(&batch{groups: grouped(calls)})
 }

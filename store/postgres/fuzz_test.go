@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/sqlrow"
 )
 
 // FuzzText checks that any text survives a round trip through a column, that PostgreSQL can store
@@ -17,17 +18,17 @@ func FuzzText(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, a, b string) {
 		for _, s := range []string{a, b} {
-			kept := storable(s)
-			if plain(kept) != s || !utf8.ValidString(kept) || strings.IndexByte(kept, 0) >= 0 {
-				t.Errorf("%q is kept as %q, which is %q", s, kept, plain(kept))
+			kept := sqlrow.Storable(s)
+			if sqlrow.Plain(kept) != s || !utf8.ValidString(kept) || strings.IndexByte(kept, 0) >= 0 {
+				t.Errorf("%q is kept as %q, which is %q", s, kept, sqlrow.Plain(kept))
 			}
-			meta := decodeMeta(encodeMeta(map[string]string{s: s}))
+			meta := sqlrow.DecodeMeta(sqlrow.EncodeMeta(map[string]string{s: s}))
 			if len(meta) != 1 || meta[s] != s {
 				t.Errorf("%q comes back as %q", s, meta)
 			}
 		}
-		if a != b && storable(a) == storable(b) {
-			t.Errorf("%q and %q are both %q", a, b, storable(a))
+		if a != b && sqlrow.Storable(a) == sqlrow.Storable(b) {
+			t.Errorf("%q and %q are both %q", a, b, sqlrow.Storable(a))
 		}
 		literal := array(2, func(to []byte, i int) []byte { return appendText(to, []string{a, b}[i]) })
 		if got := elements(literal); len(got) != 2 || got[0] != a || got[1] != b {

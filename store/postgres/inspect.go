@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/sqlrow"
 )
 
 // Inspect reports the state of the server, and the permissions of this role.
@@ -19,17 +20,17 @@ func (s *Store) Inspect(ctx context.Context) (driver.Info, error) {
 	}
 	after := time.Now()
 	if len(rows) != 1 {
-		return driver.Info{}, errAnswer
+		return driver.Info{}, sqlrow.ErrAnswer
 	}
-	row := reader{cells: rows[0]}
-	server, tables, verbs := row.text(), row.number(), row.number()
-	identity, age := row.text(), row.micros()
-	standby, fsync, commit, syncs := row.yes(), row.text(), row.text(), row.text()
-	standbys, clock := row.number(), row.micros()
-	writes, isolation := row.yes(), row.text()
-	oldest, hidden := row.text(), row.number()
-	if row.err != nil {
-		return driver.Info{}, row.err
+	row := reader{sqlrow.Reader{Cells: rows[0]}}
+	server, tables, verbs := row.Text(), row.Number(), row.Number()
+	identity, age := row.Text(), row.Span()
+	standby, fsync, commit, syncs := row.yes(), row.Text(), row.Text(), row.Text()
+	standbys, clock := row.Number(), row.Span()
+	writes, isolation := row.yes(), row.Text()
+	oldest, hidden := row.Text(), row.Number()
+	if row.Err != nil {
+		return driver.Info{}, row.Err
 	}
 	info := driver.Info{Identity: "postgres:" + identity + "/" + s.opt.Schema, Age: max(age, 1),
 		Version: "PostgreSQL " + server}
@@ -37,7 +38,7 @@ func (s *Store) Inspect(ctx context.Context) (driver.Info, error) {
 		role(standby), durability(fsync, commit), failover(standbys, syncs, commit),
 		{Level: driver.LevelOK, What: fmt.Sprintf("the schema %q has version %v", s.opt.Schema,
 			version{int(tables), int(verbs)})},
-		rights(writes), s.pooling(), level(isolation), clocks(clock, before, after),
+		rights(writes), s.pooling(), level(isolation), sqlrow.Clocks(clock, before, after),
 		snapshots(oldest, hidden),
 	}
 	return info, nil
@@ -154,7 +155,7 @@ func snapshots(oldest string, hidden int64) driver.Finding {
 	const means = "vacuum cannot remove the dead rows of locks: the longer that lasts, the longer each hold takes"
 	age, who, _ := strings.Cut(oldest, " ")
 	micros, _ := strconv.ParseInt(age, 10, 64)
-	switch d := span(micros); {
+	switch d := sqlrow.Span(micros); {
 	case d >= oldSnapshot:
 		return driver.Finding{
 			Level: driver.LevelWarning, What: fmt.Sprintf("a snapshot has been open for %v (%.128s)",
@@ -178,27 +179,5 @@ func level(isolation string) driver.Finding {
 		Level: driver.LevelDanger, What: "transactions are " + strings.ToUpper(isolation) +
 			" for this role or database",
 		Means: "nothing can be claimed: such a transaction sees the past", Cure: "alter role ... set default_transaction_isolation = 'read committed'",
-	}
-}
-
-// clocks compares the server's clock with the local one. Claims do not depend on the local clock,
-// but people who read both do.
-func clocks(theirs time.Duration, before, after time.Time) driver.Finding {
-	at := time.UnixMicro(0).Add(theirs)
-	off := time.Duration(0)
-	switch {
-	case at.Before(before):
-		off = at.Sub(before)
-	case at.After(after):
-		off = at.Sub(after)
-	}
-	if off.Abs() < time.Second {
-		return driver.Finding{Level: driver.LevelOK,
-			What: "its clock and ours differ by less than a second"}
-	}
-	return driver.Finding{
-		Level: driver.LevelWarning, What: fmt.Sprintf("its clock is off from ours by %v",
-			off.Round(time.Millisecond)),
-		Means: "claims last as long as they should; but if the clock is set while claims are held, they end early or late", Cure: "run NTP on the server",
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/sqlrow"
 )
 
 // Show returns the claims on a key and its queue.
@@ -15,7 +16,7 @@ func (s *Store) Show(ctx context.Context, key string) ([]driver.Claim, error) {
 	if err := ctx.Err(); err != nil || key == "" {
 		return nil, err
 	}
-	rows, err := s.query(ctx, &s.st.show, []byte(storable(key)))
+	rows, err := s.query(ctx, &s.st.show, []byte(sqlrow.Storable(key)))
 	if err != nil {
 		return nil, err
 	}
@@ -30,7 +31,7 @@ func (s *Store) Break(
 		return nil, err
 	}
 	bound := number(int64(min(upTo, driver.MaxFence)))
-	rows, err := s.query(ctx, &s.st.breaks, []byte(storable(key)), []byte(storable(reason)), bound)
+	rows, err := s.query(ctx, &s.st.breaks, []byte(sqlrow.Storable(key)), []byte(sqlrow.Storable(reason)), bound)
 	if err != nil {
 		return nil, err
 	}
@@ -40,10 +41,10 @@ func (s *Store) Break(
 func claims(rows [][][]byte) ([]driver.Claim, error) {
 	var out []driver.Claim
 	for _, cells := range rows {
-		r := reader{cells: cells}
+		r := reader{sqlrow.Reader{Cells: cells}}
 		out = append(out, r.claim())
-		if r.err != nil {
-			return nil, r.err
+		if r.Err != nil {
+			return nil, r.Err
 		}
 	}
 	return out, nil
@@ -53,14 +54,15 @@ func claims(rows [][][]byte) ([]driver.Claim, error) {
 // keys is not specified.
 func (s *Store) List(ctx context.Context, prefix string) iter.Seq2[driver.Claim, error] {
 	return func(yield func(driver.Claim, error) bool) {
-		// A key with the prefix is stored as it is or as hex: see storable. A prefix that ends
-		// within a UTF-8 sequence is not a valid text, so the query has the text before it.
+		// A key with the prefix is stored as it is or as hex: see [sqlrow.Storable]. A prefix
+		// that ends within a UTF-8 sequence is not a valid text, so the query has the text before
+		// it.
 		whole := prefix
 		for whole != "" && !utf8.ValidString(whole) {
 			whole = whole[:len(whole)-1]
 		}
 		whole, _, _ = strings.Cut(whole, "\x00")
-		for _, stored := range []string{whole, escape + hex.EncodeToString([]byte(prefix))} {
+		for _, stored := range []string{whole, sqlrow.Escape + hex.EncodeToString([]byte(prefix))} {
 			if !s.listStored(ctx, stored, prefix, stored != whole, yield) {
 				return
 			}
@@ -87,7 +89,7 @@ func (s *Store) listStored(ctx context.Context, stored, prefix string, hexed boo
 			return true
 		}
 		for i, c := range all {
-			if strings.HasPrefix(string(rows[i][0]), escape) != hexed ||
+			if strings.HasPrefix(string(rows[i][0]), sqlrow.Escape) != hexed ||
 				!strings.HasPrefix(c.Key, prefix) {
 				continue
 			}

@@ -52,7 +52,7 @@ func (n *names) steps() (string, error) {
 	}
 	do.WriteString("end\n")
 	// The result must not depend on the settings of the caller.
-	return "set local search_path = pg_catalog;\ndo " + dollars("migrate", do.String()) + ";\n", nil
+	return "set local search_path = pg_catalog;\nset local quote_all_identifiers = off;\ndo " + dollars("migrate", do.String()) + ";\n", nil
 }
 
 // firstSteps reads the current version. Concurrent migrations wait for each other: the first one

@@ -36,6 +36,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/sqlrow"
 )
 
 const defaultSchema = "distlock"
@@ -72,7 +73,7 @@ type Store struct {
 	brief    bool // the connection for claims also listens
 
 	ready  atomic.Pointer[server] // nil: the schema has not been checked yet
-	mu     sync.Mutex             // held during the check
+	check  chan struct{}          // holds a value during the check
 	closed atomic.Bool
 	sweeps sync.WaitGroup
 }
@@ -86,7 +87,7 @@ func New(pool *pgxpool.Pool, opt *Options) (*Store, error) {
 	if pool == nil {
 		return nil, errors.New("postgres: the pool is nil")
 	}
-	s := &Store{pool: pool}
+	s := &Store{pool: pool, check: make(chan struct{}, 1)}
 	if opt != nil {
 		s.opt = *opt
 	}
@@ -147,22 +148,31 @@ func (s *Store) connect(ctx context.Context) (*pgx.Conn, error) {
 	if conn.ConnectTimeout == 0 {
 		conn.ConnectTimeout = connectLimit
 	}
+	inUTF8(conn)
 	if conf.BeforeConnect != nil {
 		if err := conf.BeforeConnect(ctx, conn); err != nil {
-			return nil, unavailable(err)
+			return nil, sqlrow.Unavailable(err)
 		}
 	}
 	c, err := pgx.ConnectConfig(ctx, conn)
 	if err != nil {
-		return nil, unavailable(err)
+		return nil, sqlrow.Unavailable(err)
 	}
 	if conf.AfterConnect != nil {
 		if err := conf.AfterConnect(ctx, c); err != nil {
 			closeConn(c) //nolint:contextcheck // the connection is closed even if ctx has ended
-			return nil, unavailable(err)
+			return nil, sqlrow.Unavailable(err)
 		}
 	}
 	return c, nil
+}
+
+// inUTF8 makes a connection send and receive UTF-8, whatever the settings of the role are.
+func inUTF8(conn *pgx.ConnConfig) {
+	if conn.RuntimeParams == nil {
+		conn.RuntimeParams = map[string]string{}
+	}
+	conn.RuntimeParams["client_encoding"] = "UTF8"
 }
 
 // connectLimit bounds the time to connect if the configuration sets no limit.

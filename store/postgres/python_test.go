@@ -26,7 +26,7 @@ func startPython(t *testing.T, url, script string) *python {
 	t.Helper()
 	const program = "/usr/bin/python3" // Debian's, which has Debian's modules
 	if exec.Command(program, "-c", "import psycopg2").Run() != nil {
-		testenv.Missing(t, "psycopg2", "apt-get install python3-psycopg2, or scripts/servers")
+		testenv.Missing(t, "psycopg2", "apt-get install python3-psycopg2, or scripts/servers --all")
 	}
 	doc, err := os.ReadFile("../../docs/postgres.md")
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 
 	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/sqlrow"
 )
 
 // renewStep is the maximum number of claims that one statement renews.
@@ -17,7 +18,7 @@ func (s *Store) Renew(ctx context.Context, r driver.Renewal) (behind int, err er
 	if err != nil {
 		return 0, err
 	}
-	c := &call{st: &s.st.renew, key: storable(r.Key)}
+	c := &call{st: &s.st.renew, key: sqlrow.Storable(r.Key)}
 	c.args = [][]byte{[]byte(c.key), []byte(owner), appendInterval(nil, r.TTL), r.Value,
 		[]byte("f")}
 	if r.Keep {
@@ -27,7 +28,7 @@ func (s *Store) Renew(ctx context.Context, r driver.Renewal) (behind int, err er
 		return 0, err
 	}
 	if len(c.rows) != 1 {
-		return 0, errAnswer
+		return 0, sqlrow.ErrAnswer
 	}
 	return renewed(c.rows[0])
 }
@@ -45,11 +46,11 @@ func (s *Store) checkRenewal(ctx context.Context, r *driver.Renewal) (owner stri
 // renewed reads an answer of renew or renew_all. The answer w, which only renew_all returns, is
 // errBusy.
 func renewed(cells [][]byte) (behind int, err error) {
-	row := reader{cells: cells}
-	answer, n, reason := row.text(), row.number(), row.plain()
+	row := reader{sqlrow.Reader{Cells: cells}}
+	answer, n, reason := row.Text(), row.Number(), row.plain()
 	switch {
-	case row.err != nil:
-		return 0, row.err
+	case row.Err != nil:
+		return 0, row.Err
 	case answer == "+":
 		return int(n), nil
 	case answer == "n":
@@ -59,7 +60,7 @@ func renewed(cells [][]byte) (behind int, err error) {
 	case answer == "w":
 		return 0, errBusy
 	}
-	return 0, errAnswer
+	return 0, sqlrow.ErrAnswer
 }
 
 // RenewAll renews many claims, up to renewStep in one statement. Renewals with a value or Keep are
@@ -96,7 +97,7 @@ func (s *Store) renewTogether(ctx context.Context, rs []driver.Renewal, owners [
 	c := &call{st: &s.st.renewAll}
 	c.args = [][]byte{
 		array(len(which), func(b []byte, n int) []byte {
-			return appendText(b, storable(rs[which[n]].Key))
+			return appendText(b, sqlrow.Storable(rs[which[n]].Key))
 		}),
 		array(len(which), func(b []byte, n int) []byte { return appendText(b, owners[which[n]]) }),
 		array(len(which), func(b []byte, n int) []byte {
@@ -105,7 +106,7 @@ func (s *Store) renewTogether(ctx context.Context, rs []driver.Renewal, owners [
 	}
 	err := s.renews.do(ctx, c)
 	if err == nil && len(c.rows) != len(which) {
-		err = errAnswer
+		err = sqlrow.ErrAnswer
 	}
 	for n, i := range which {
 		if err != nil {

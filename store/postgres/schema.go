@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/sqlrow"
 )
 
 const (
@@ -26,7 +27,7 @@ const (
 	oldest = 3
 
 	// functions is the number of the functions that this package creates.
-	functions = 13
+	functions = 14
 
 	// enough is the lowest number of functions that this package can work with. Functions with a
 	// higher number do everything that those with a lower one do.
@@ -181,11 +182,19 @@ type server struct {
 // prepare checks the server behind a new connection, and creates a missing schema. It succeeds once
 // for all connections.
 func (s *Store) prepare(ctx context.Context, conn *pgx.Conn) (*server, error) {
+	// Other programs store the bytes of UTF-8. In another encoding a name is another key.
+	if encoding := conn.PgConn().ParameterStatus("client_encoding"); encoding != "UTF8" && encoding != "" {
+		return nil, fmt.Errorf("%w: postgres: client_encoding is %s, and must be UTF8", driver.ErrUnavailable, encoding)
+	}
 	if v := s.ready.Load(); v != nil {
 		return v, nil
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	select { // a check may take long: another process may be migrating
+	case s.check <- struct{}{}:
+		defer func() { <-s.check }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 	if v := s.ready.Load(); v != nil {
 		return v, nil
 	}
@@ -222,11 +231,11 @@ func look(ctx context.Context, conn *pgx.Conn) (*server, error) {
 		return nil, definite(res.Err, false)
 	}
 	if len(res.Rows) != 1 || len(res.Rows[0]) != 2 {
-		return nil, errAnswer
+		return nil, sqlrow.ErrAnswer
 	}
 	number, err := strconv.Atoi(string(res.Rows[0][1]))
 	if err != nil {
-		return nil, errAnswer
+		return nil, sqlrow.ErrAnswer
 	}
 	if number < firstServer*10000 {
 		return nil, fmt.Errorf("postgres: the server is PostgreSQL %d, and %d is the first that will do: %w: %w",

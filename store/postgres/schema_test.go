@@ -1,11 +1,16 @@
 package postgres_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/internal/testenv"
@@ -258,5 +263,49 @@ func TestFunctions_compiled(t *testing.T) {
 		if got := query(t, srv, sql)[0][0]; got != "4" {
 			t.Errorf("%s: %s, want 4", sql, got)
 		}
+	}
+}
+
+// While another process migrates, a call that waits for it ends with its context.
+func TestStore_check_ends(t *testing.T) {
+	t.Parallel()
+	srv := testenv.Postgres(t, testenv.Shared())
+	opt := fresh(t)
+	script, err := postgres.Migration(opt.Schema)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := pgx.Connect(t.Context(), srv.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(context.WithoutCancel(t.Context()))
+	lock := regexp.MustCompile(`pg_advisory_xact_lock\((\d+)\)`).FindStringSubmatch(script)
+	if _, err := c.Exec(t.Context(), "select pg_advisory_lock("+lock[1]+")"); err != nil {
+		t.Fatal(err)
+	}
+	s := made(t, srv.URL, opt)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	first := make(chan struct{})
+	go func() {
+		defer close(first)
+		_, _ = s.Show(ctx, "key") // waits for the lock
+	}()
+	defer func() { <-first }()
+	defer cancel()
+	eventually(t, "the first call waits", func() error {
+		if rows := query(t, srv, "select from pg_locks where not granted and locktype = 'advisory' and (classid::bigint << 32 | objid::bigint) = "+lock[1]); len(rows) == 0 {
+			return errors.New("nobody waits")
+		}
+		return nil
+	})
+	short, end := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer end()
+	watch := testenv.NewStopwatch(t)
+	if _, err := s.Show(short, "key"); err == nil {
+		t.Error("Show returned before the tables were checked")
+	}
+	if took := watch.Elapsed(); took > 2*time.Second {
+		t.Errorf("a call with a limit of 200 ms took %v", took)
 	}
 }

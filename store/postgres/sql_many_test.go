@@ -2,15 +2,93 @@ package postgres_test
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/internal/testenv"
 )
+
+// Two calls of one owner lower its weight at the same time, without the lock of the key: the sum of
+// the claims falls once. Otherwise more claims than the limit would be granted.
+func TestSQL_sumLoweredTwice(t *testing.T) {
+	t.Parallel()
+	srv := testenv.Postgres(t, testenv.Shared())
+	opt := fresh(t)
+	s := made(t, srv.URL, opt)
+	one := func(weight int64) driver.Request {
+		r := exclusive("permits")
+		r.Weight, r.Limit = weight, 60
+		return r
+	}
+	big := one(30)
+	grant(t, s, big)
+	for range 30 { // enough claims to keep their sum
+		grant(t, s, one(1))
+	}
+	refuse(t, s, one(1))
+	begin := func() pgx.Tx {
+		c, _ := plainSQL(t, srv.URL, opt)
+		tx, err := c.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = tx.Rollback(context.Background()) })
+		return tx
+	}
+	idle, first, second := begin(), begin(), begin()
+	if _, err := idle.Exec(t.Context(), "select "+quoted(opt)+".acquire('permits', 'nobody', '1 s', 60, 60)"); err != nil {
+		t.Fatal(err)
+	}
+	lower := func(tx pgx.Tx) error {
+		var answer string
+		err := tx.QueryRow(t.Context(), "select answer from "+quoted(opt)+".acquire('permits', $1, '1 min', 1, 60)", big.Owner).Scan(&answer)
+		if err == nil && answer != "=" {
+			err = errors.New("answer " + answer)
+		}
+		return err
+	}
+	query(t, srv, "alter function "+quoted(opt)+".acquire set lock_timeout = 0") // so that the second call waits
+	if err := lower(first); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		err := lower(second)
+		done <- errors.Join(err, second.Commit(context.WithoutCancel(t.Context())))
+	}()
+	eventually(t, "the second call waits for the claim", func() error {
+		if rows := query(t, srv, "select from pg_stat_activity where wait_event_type = 'Lock' and wait_event = 'transactionid'"+
+			" and pid = "+strconv.Itoa(int(second.Conn().PgConn().PID()))); len(rows) == 0 {
+			return errors.New("it does not")
+		}
+		return nil
+	})
+	if err := errors.Join(first.Commit(t.Context()), <-done, idle.Rollback(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	var sum int64 = 31
+	for res := (driver.Result{Granted: true}); res.Granted && sum < 100; {
+		var err error
+		if res, err = s.Acquire(t.Context(), one(1)); err != nil {
+			t.Fatal(err)
+		}
+		if res.Granted {
+			sum++
+		}
+	}
+	if sum != 60 {
+		t.Errorf("the claims have the weight %d, want the limit, 60", sum)
+	}
+}
 
 // The rows that a call reads do not depend on the number of queue entries and claims on its key.
 func TestSQL_flat(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -131,5 +132,24 @@ func TestSQL_boundsItsWait(t *testing.T) {
 			pg.Code != "55P03" {
 			t.Errorf("%s: %v, want 55P03", call, err)
 		}
+	}
+}
+
+// The reason of a broken claim stays for an hour at most: a record may live for ever.
+func TestStore_Break_forgets(t *testing.T) {
+	t.Parallel()
+	srv := testenv.Postgres(t, testenv.Shared())
+	opt := fresh(t)
+	s := made(t, srv.URL, opt)
+	r := exclusive("record")
+	grant(t, s, r)
+	if _, err := s.Renew(t.Context(), driver.Renewal{ID: r.ID, TTL: 1000 * time.Hour, Keep: true}); err != nil {
+		t.Fatal(err)
+	}
+	if broken, err := s.Break(t.Context(), r.Key, 0, "test"); err != nil || len(broken) != 1 {
+		t.Fatal(broken, err)
+	}
+	if rows := query(t, srv, "select from "+quoted(opt)+".claim where ends > clock_timestamp() + interval '1 hour'"); len(rows) != 0 {
+		t.Error("the row of the broken claim lives for as long as the record would have")
 	}
 }

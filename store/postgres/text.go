@@ -2,71 +2,18 @@ package postgres
 
 import (
 	"encoding/hex"
-	"encoding/json"
 	"strconv"
-	"strings"
 	"time"
-	"unicode/utf8"
+
+	"github.com/distlock/distlock/internal/sqlrow"
 )
-
-// escape begins a text that is stored as the hex digits of its bytes.
-const escape = `\x`
-
-// storable returns a text as the tables store it. PostgreSQL stores neither zero bytes nor invalid
-// UTF-8.
-func storable(s string) string {
-	if utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 && !strings.HasPrefix(s, escape) {
-		return s
-	}
-	return escape + hex.EncodeToString([]byte(s))
-}
-
-// plain reverses storable. It returns text that is not valid hex, such as text written by hand,
-// unchanged.
-func plain(s string) string {
-	digits, ok := strings.CutPrefix(s, escape)
-	if !ok {
-		return s
-	}
-	b, err := hex.DecodeString(digits)
-	if err != nil {
-		return s
-	}
-	return string(b)
-}
 
 // encodeMeta returns metadata as JSON.
 func encodeMeta(meta map[string]string) []byte {
 	if len(meta) == 0 {
 		return []byte("{}")
 	}
-	safe := make(map[string]string, len(meta))
-	for k, v := range meta {
-		safe[storable(k)] = storable(v)
-	}
-	b, _ := json.Marshal(safe) // a map of strings always has a JSON form
-	return b
-}
-
-// decodeMeta reads metadata. Rows written by hand may have values that are not text, or something
-// else than an object. decodeMeta returns their JSON.
-func decodeMeta(b []byte) map[string]string {
-	if len(b) == 0 || string(b) == "{}" {
-		return nil
-	}
-	var safe map[string]json.RawMessage
-	if err := json.Unmarshal(b, &safe); err != nil {
-		return map[string]string{"meta": string(b)}
-	}
-	meta := make(map[string]string, len(safe))
-	for k, v := range safe {
-		var text string
-		if err := json.Unmarshal(v, &text); err != nil {
-			text = string(v)
-		}
-		meta[plain(k)] = plain(text)
-	}
-	return meta
+	return sqlrow.EncodeMeta(meta)
 }
 
 // appendInterval appends a duration as an interval, rounded up to microseconds. No number is above

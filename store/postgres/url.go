@@ -118,6 +118,7 @@ func parse(text string) (*pgxpool.Config, *Options, error) {
 		return nil, nil, err // pgx removes the password
 	}
 	u.Apply(&conf.ConnConfig.Config)
+	inUTF8(conf.ConnConfig)
 	shrinkPool(conf, u.Keys)
 	return conf, opt, nil
 }

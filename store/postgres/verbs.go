@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/sqlrow"
 )
 
 const (
@@ -93,11 +94,11 @@ func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Result, e
 	if err != nil {
 		return driver.Result{}, err
 	}
-	c := &call{st: &s.st.acquire, key: storable(r.Key)}
+	c := &call{st: &s.st.acquire, key: sqlrow.Storable(r.Key)}
 	c.args = [][]byte{
 		[]byte(c.key), []byte(owner), appendInterval(nil, r.TTL),
 		number(r.Weight), number(r.Limit), nil, number(int64(r.Floor)),
-		[]byte(storable(r.Holder)), []byte(storable(r.Task)), encodeMeta(r.Meta), r.Value, nil, []byte("f"),
+		[]byte(sqlrow.Storable(r.Holder)), []byte(sqlrow.Storable(r.Task)), encodeMeta(r.Meta), r.Value, nil, []byte("f"),
 	}
 	c.args[11] = []byte{}
 	if r.QueueTTL > 0 {
@@ -125,7 +126,7 @@ func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Result, e
 const maxOwner = 1024
 
 func ownerOf(owner string) (string, error) {
-	if owner = storable(owner); len(owner) > maxOwner {
+	if owner = sqlrow.Storable(owner); len(owner) > maxOwner {
 		return "", fmt.Errorf("%w: an owner of %d bytes is longer than %d bytes", driver.ErrInvalid,
 			len(owner), maxOwner)
 	}
@@ -168,7 +169,7 @@ func (s *Store) runAlone(ctx context.Context, c *call) error {
 	defer cancel()
 	conn, err := s.pool.Acquire(wait)
 	if err != nil {
-		return unavailable(cmp.Or(ctx.Err(), err))
+		return sqlrow.Unavailable(cmp.Or(ctx.Err(), err))
 	}
 	if s.brief { // idle connections of many processes may fill the server
 		defer func() { closeConn(conn.Hijack()) }() //nolint:contextcheck // the connection is closed even if ctx has ended
@@ -206,7 +207,7 @@ func (s *Store) Release(ctx context.Context, id driver.ID) error {
 	if id.Key == "" || len(id.Key) > driver.MaxKey || id.Owner == "" || err != nil {
 		return driver.ErrNotHeld // no owner can hold it
 	}
-	c := &call{st: &s.st.release, key: storable(id.Key)}
+	c := &call{st: &s.st.release, key: sqlrow.Storable(id.Key)}
 	c.args = [][]byte{[]byte(c.key), []byte(owner), waitArg: []byte("f")}
 	return s.runClaim(ctx, c, waitArg, released)
 }
@@ -216,7 +217,7 @@ func (s *Store) Release(ctx context.Context, id driver.ID) error {
 func released(rows [][][]byte) error {
 	switch {
 	case len(rows) != 1 || len(rows[0]) != 1:
-		return errAnswer
+		return sqlrow.ErrAnswer
 	case rows[0][0] == nil:
 		return errBusy
 	case string(rows[0][0]) == "f":
@@ -239,41 +240,12 @@ func (s *Store) sweep() {
 
 func number(n int64) []byte { return strconv.AppendInt(nil, n, 10) }
 
-// A reader reads the columns of a row in order. Null is the zero value.
-type reader struct {
-	cells [][]byte
-	err   error
-}
+// A reader reads the columns of a row in order.
+type reader struct{ sqlrow.Reader }
 
-func (r *reader) next() []byte {
-	if len(r.cells) == 0 {
-		r.err = errAnswer
-		return nil
-	}
-	c := r.cells[0]
-	r.cells = r.cells[1:]
-	return c
-}
+func (r *reader) plain() string { return sqlrow.Plain(r.Text()) }
 
-func (r *reader) text() string { return string(r.next()) }
-
-func (r *reader) plain() string { return plain(string(r.next())) }
-
-func (r *reader) yes() bool { return string(r.next()) == "t" }
-
-func (r *reader) number() int64 {
-	b := r.next()
-	if b == nil {
-		return 0
-	}
-	n, err := strconv.ParseInt(string(b), 10, 64)
-	if err != nil {
-		r.err = errAnswer
-	}
-	return n
-}
-
-func (r *reader) micros() time.Duration { return span(r.number()) }
+func (r *reader) yes() bool { return r.Text() == "t" }
 
 // claim reads the columns of the type claim_info.
 func (r *reader) claim() driver.Claim {
@@ -281,13 +253,13 @@ func (r *reader) claim() driver.Claim {
 	if owner := r.plain(); owner != "" {
 		c.Owner = driver.Tag(owner)
 	}
-	c.Weight, c.Limit, c.Fence = r.number(), r.number(), uint64(max(r.number(), 0))
+	c.Weight, c.Limit, c.Fence = r.Number(), r.Number(), uint64(max(r.Number(), 0))
 	c.Holder, c.Task = r.plain(), r.plain()
-	c.Meta = decodeMeta(r.next())
-	if v := r.next(); len(v) > 0 {
+	c.Meta = sqlrow.DecodeMeta(r.Next())
+	if v := r.Next(); len(v) > 0 {
 		c.Value = v
 	}
-	c.Held, c.Left = r.micros(), r.micros()
+	c.Held, c.Left = r.Span(), r.Span()
 	c.Waiting, c.Kept = r.yes(), r.yes()
 	return c
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/internal/backoff"
 	"github.com/distlock/distlock/internal/pgwire"
+	"github.com/distlock/distlock/internal/sqlrow"
 )
 
 const (
@@ -72,7 +73,7 @@ func (s *Store) observe(ctx context.Context, key string, recorded chan struct{})
 	defer tick.Stop()
 	for {
 		// Only a hint.
-		_, _ = s.query(ctx, &s.st.watch, []byte(storable(key)), appendInterval(nil, observeFor))
+		_, _ = s.query(ctx, &s.st.watch, []byte(sqlrow.Storable(key)), appendInterval(nil, observeFor))
 		if recorded != nil {
 			close(recorded)
 			recorded = nil
@@ -175,7 +176,7 @@ func (l *listener) add(id driver.ID) *watch {
 // hashOf returns the form of keys and owners in messages: not every listener may know them. The
 // hash of an owner must be unique, because a message with it reports a grant.
 func hashOf(text string) string {
-	h := sha256.Sum256([]byte(storable(text)))
+	h := sha256.Sum256([]byte(sqlrow.Storable(text)))
 	return hex.EncodeToString(h[:16])
 }
 

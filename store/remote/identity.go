@@ -20,7 +20,7 @@ func (e *OtherStoreError) Error() string {
 		"two stores are two sets of locks", e.Server, e.Found, e.Want)
 }
 
-// Is makes an OtherStoreError a driver.ErrUnavailable.
+// Is makes an OtherStoreError a [driver.ErrUnavailable].
 func (e *OtherStoreError) Is(target error) bool { return target == driver.ErrUnavailable }
 
 // An identity is the store that a client uses.

@@ -1,22 +1,23 @@
-// Package remote is a store behind a lock server, distlock serve. Every kind of lock works through
-// it, with the fencing tokens, the queue and the trust of the server's own store.
+// Package remote is a store behind a lock server: distlock serve. Every kind of distributed lock
+// works through the server, with the fencing tokens and the queue of the server's own store.
 //
 //	http://host:7520                  one server
 //	http://host1:7520,host2:7520      several servers on one store
-//	https://host:7520?tls_ca=ca.pem   with TLS, by an authority of one's own
+//	https://host:7520?tls_ca=ca.pem   with TLS, and the certificate of your own authority
 //	https://host:7520?tls_cert=cert.pem&tls_key=key.pem   the client has a certificate
-//	unix:/run/distlock.sock           a server on this host, by its socket
+//	unix:/run/distlock.sock           a server on this host, by its Unix socket
 //
-// With several servers, the store uses one of them until that one fails, and then the next. All
-// must have the same store: a server with another one refuses every call, and the error names both.
+// With several servers, the store uses one server until it fails, and then the next. All servers
+// must have the same store. If a server has another store, the call fails with an
+// [OtherStoreError], which names both stores.
 //
-// A call has a definite outcome only if a server answered it. A timeout, a connection that broke
-// and an answer of a proxy leave it unknown, as package driver describes. A connection that could
-// not be made is unavailable.
+// The outcome of a call is definite only if a lock server answered. After a timeout, a broken
+// connection or an answer of a proxy, the outcome is unknown, as package driver describes. If no
+// connection could be made, the store is unavailable.
 //
-// A server may want to know its clients: [Options].Token is the token of this one, by default that
-// of the variable DISTLOCK_TOKEN or of the file DISTLOCK_TOKEN_FILE. A token is never part of a
-// URL.
+// [Options].Token is the token of this client, for a server that authenticates its clients. The
+// default is the variable DISTLOCK_TOKEN, or the file that DISTLOCK_TOKEN_FILE names. A token is
+// never part of a URL.
 package remote
 
 import (
@@ -30,6 +31,7 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
+	"google.golang.org/protobuf/proto"
 
 	api "github.com/distlock/distlock/api/distlock/v1"
 	"github.com/distlock/distlock/driver"
@@ -60,6 +62,9 @@ type Store struct {
 	identity identity
 	token    *credentials
 	watcher  watcher
+
+	acquires batcher[*api.AcquireRequest, *api.AcquireResponse]
+	releases batcher[*api.ID, *api.ReleaseResponse]
 }
 
 // Open connects to the server of a URL. One of the servers must answer, because the features of a
@@ -91,6 +96,7 @@ func Open(ctx context.Context, text string, opt *Options) (*Store, error) {
 	}
 	s.features = message.FeaturesOf(m)
 	s.features.Name = "remote"
+	s.batch(int(m.GetMaxCalls()))
 	return s, nil
 }
 
@@ -124,6 +130,8 @@ func (s *Store) Close() error {
 	for _, v := range s.servers {
 		v.close()
 	}
+	s.acquires.close()
+	s.releases.close()
 	return nil
 }
 
@@ -136,7 +144,7 @@ func (s *Store) Acquire(ctx context.Context, r driver.Request) (driver.Result, e
 		return driver.Result{}, err
 	}
 	s.identity.uses(max(r.TTL, r.QueueTTL)) // a pushed grant is trusted for QueueTTL
-	m, err := call(ctx, s, s.client.Acquire, message.Request(r))
+	m, err := s.acquires.do(ctx, message.Request(r))
 	switch {
 	case err != nil:
 		return driver.Result{}, err
@@ -213,7 +221,9 @@ func (s *Store) Release(ctx context.Context, id driver.ID) error {
 	if len(id.Key) > driver.MaxKey || len(id.Owner) > driver.MaxOwner {
 		return driver.ErrNotHeld
 	}
-	_, err := call(ctx, s, s.client.Release, &api.ReleaseRequest{Id: message.ID(id)})
+	m := message.ID(id)
+	s.acquires.settle(ctx, func(r *api.AcquireRequest) bool { return proto.Equal(r.GetId(), m) })
+	_, err := s.releases.do(ctx, m)
 	return err
 }
 

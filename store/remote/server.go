@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	api "github.com/distlock/distlock/api/distlock/v1"
@@ -54,6 +55,7 @@ type server struct {
 	calls        *http.Transport
 	keeps        *http.Transport
 	watches      *http.Transport // HTTP/2, for the stream in both directions
+	short        [2]*direct      // for calls with short answers, and for those that keep a claim; nil: see newServer
 
 	mu    sync.Mutex
 	conns map[*conn]struct{}
@@ -63,6 +65,15 @@ type server struct {
 type conn struct {
 	net.Conn
 	of *server
+}
+
+// raw returns the connection as the system knows it.
+func (c *conn) raw() (syscall.RawConn, error) {
+	inner, ok := c.Conn.(syscall.Conn)
+	if !ok {
+		return nil, errors.ErrUnsupported
+	}
+	return inner.SyscallConn()
 }
 
 // Close closes the connection.
@@ -83,7 +94,7 @@ func newServer(t *target, addr string, opt *Options) *server {
 	if t.network == "unix" {
 		network, v.host = "unix", "localhost"
 	}
-	connect := func(ctx context.Context, _, _ string) (net.Conn, error) {
+	connect := func(ctx context.Context) (*conn, error) {
 		to := addr
 		if network == "tcp" {
 			to = withPort(addr, t.scheme)
@@ -100,7 +111,8 @@ func newServer(t *target, addr string, opt *Options) *server {
 	}
 	transport := func() *http.Transport {
 		return &http.Transport{
-			DialContext: connect, TLSClientConfig: t.tls.Clone(), TLSHandshakeTimeout: dialLimit, DisableCompression: true,
+			DialContext:     func(ctx context.Context, _, _ string) (net.Conn, error) { return connect(ctx) },
+			TLSClientConfig: t.tls.Clone(), TLSHandshakeTimeout: dialLimit, DisableCompression: true,
 			MaxIdleConnsPerHost: maxConns, MaxConnsPerHost: maxConns, IdleConnTimeout: idleLimit, Protocols: &http.Protocols{},
 		}
 	}
@@ -109,16 +121,45 @@ func newServer(t *target, addr string, opt *Options) *server {
 	v.keeps.Protocols.SetHTTP1(true)
 	v.watches.Protocols.SetHTTP2(t.scheme == "https")
 	v.watches.Protocols.SetUnencryptedHTTP2(t.scheme == "http")
+	if opt.Dial == nil && canPeek { // a connection of Dial may be none of the system
+		for i := range v.short {
+			v.short[i] = newDirect(connect, v.config(t))
+		}
+	}
 	v.watches.HTTP2 = &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingLimit}
 	return v
 }
 
+// config returns the configuration of TLS, or nil.
+func (v *server) config(t *target) *tls.Config {
+	if t.scheme != "https" {
+		return nil
+	}
+	c := t.tls.Clone()
+	c.ServerName, _, _ = net.SplitHostPort(withPort(v.addr, t.scheme)) // it has a port
+	return c
+}
+
+// A transport makes calls on its connections.
+type transport interface {
+	http.RoundTripper
+	CloseIdleConnections()
+}
+
 // transport returns the connections for a call.
-func (v *server) transport(path string) *http.Transport {
+func (v *server) transport(path string) transport {
+	if v.short[0] != nil {
+		switch path {
+		case api.StoreAcquireProcedure, api.StoreAcquireAllProcedure:
+			return v.short[0]
+		case api.StoreRenewProcedure, api.StoreReleaseProcedure, api.StoreReleaseAllProcedure:
+			return v.short[1]
+		}
+	}
 	switch path {
 	case api.StoreWatchProcedure:
 		return v.watches
-	case api.StoreRenewProcedure, api.StoreReleaseProcedure:
+	case api.StoreRenewProcedure, api.StoreReleaseProcedure, api.StoreReleaseAllProcedure:
 		return v.keeps
 	}
 	return v.calls
@@ -131,6 +172,10 @@ func (v *server) close() {
 	v.mu.Unlock()
 	for _, c := range conns {
 		_ = c.Close() // nothing is sent any more
+	}
+	if v.short[0] != nil {
+		v.short[0].CloseIdleConnections()
+		v.short[1].CloseIdleConnections()
 	}
 	v.calls.CloseIdleConnections()
 	v.keeps.CloseIdleConnections()

@@ -1,7 +1,6 @@
 package sqlite_test
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -18,10 +17,10 @@ import (
 	"github.com/distlock/distlock/store/sqlite"
 )
 
-// contendRole prints that it is ready, waits for a line of input, increments a counter under the
-// lock for a given time, and prints how often.
+// contendRole prints that it is ready, and reads a time in µs since 1970. It increments a counter
+// under the lock until then, and prints how often.
 func contendRole(args []string) int {
-	n, err := contend(args[0], args[1], args[2])
+	n, err := contend(args[0], args[1])
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -30,12 +29,8 @@ func contendRole(args []string) int {
 	return 0
 }
 
-func contend(path, counter, long string) (n int, err error) {
+func contend(path, counter string) (n int, err error) {
 	ctx := context.Background()
-	d, err := time.ParseDuration(long)
-	if err != nil {
-		return 0, err
-	}
 	started := mark(counter)
 	s, err := sqlite.Open(ctx, path, nil)
 	for errors.Is(err, driver.ErrUnavailable) { // other processes open it: see patient
@@ -51,10 +46,12 @@ func contend(path, counter, long string) (n int, err error) {
 		return 0, err
 	}
 	fmt.Println("ready")
-	if _, err := bufio.NewReader(os.Stdin).ReadString('\n'); err != nil {
+	// All processes end at one time: a process that went on alone would have the key more often.
+	var until int64
+	if _, err := fmt.Scan(&until); err != nil {
 		return 0, err
 	}
-	for end := time.Now().Add(d); n == 0 || time.Now().Before(end); {
+	for end := time.UnixMicro(until); n == 0 || time.Now().Before(end); {
 		err := l.Do(ctx, "counter", func(ctx context.Context) error {
 			err := addOne(counter, distlock.FromContext(ctx).Fence())
 			if err == nil {
@@ -112,13 +109,14 @@ func compete(t *testing.T, processes int, d time.Duration) []int {
 	var all []*testenv.HelperProcess
 	for range processes {
 		all = append(all, testenv.Helper(t, "contend",
-			filepath.Join(dir, "locks.db"), counter, d.String()))
+			filepath.Join(dir, "locks.db"), counter))
 	}
 	for _, h := range all {
 		line(t, h, counter)
 	}
+	until := strconv.FormatInt(time.Now().Add(d).UnixMicro(), 10)
 	for _, h := range all {
-		h.Say("go")
+		h.Say(until)
 	}
 	var grants []int
 	sum := 0

@@ -1,6 +1,7 @@
 package sqlite_test
 
 import (
+	"errors"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -176,5 +177,34 @@ func TestStore_reboot_entries(t *testing.T) {
 				t.Errorf("%+v, %v", res, err)
 			}
 		})
+	}
+}
+
+// The reason of a broken claim stays for an hour at most, and that of a record not at all: a key
+// must not stay for as long as they would have lived.
+func TestStore_Break_forgets(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "locks.db")
+	s := opened(t, path, nil)
+	long, record := exclusive("long", 1000*time.Hour), exclusive("record", time.Minute)
+	for _, r := range []driver.Request{long, record} {
+		if res, err := s.Acquire(t.Context(), r); err != nil || !res.Granted {
+			t.Fatal(res, err)
+		}
+	}
+	if _, err := s.Renew(t.Context(), driver.Renewal{ID: record.ID, TTL: 1000 * time.Hour, Keep: true}); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range []driver.Request{long, record} {
+		if broken, err := s.Break(t.Context(), r.Key, 0, "test"); err != nil || len(broken) != 1 {
+			t.Fatal(broken, err)
+		}
+	}
+	var broken *driver.BrokenError
+	if _, err := s.Renew(t.Context(), driver.Renewal{ID: long.ID, TTL: time.Hour}); !errors.As(err, &broken) || broken.Reason != "test" {
+		t.Errorf("a renewal of the broken claim: %v, want the reason", err)
+	}
+	if n := s.Ends(s.Now() + time.Hour); n != 0 {
+		t.Errorf("%d keys have something that ends in more than an hour", n)
 	}
 }

@@ -47,6 +47,19 @@ func (s *Store) Rows() int {
 	return n
 }
 
+// Ends counts the keys with something that ends after this reading of the clock.
+func (s *Store) Ends(after time.Duration) int {
+	n := -1
+	_ = s.read(context.Background(), func(t *tx) error {
+		n = int(t.base.number(fmt.Sprintf("select count(*) from key where key > x'' and ends > %d", after)))
+		return nil
+	})
+	return n
+}
+
+// Now reads the clock of the store.
+func (s *Store) Now() time.Duration { return s.now() }
+
 // Run runs a statement on the store's own connection.
 func (s *Store) Run(q string) error {
 	if err := s.gate.enter(context.Background(), time.Time{}, true); err != nil {

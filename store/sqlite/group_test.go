@@ -155,3 +155,39 @@ func TestStore_group_leaves(t *testing.T) {
 		}
 	}
 }
+
+// A grant whose commit failed is not pushed.
+func TestStore_pushed_fails(t *testing.T) {
+	s := openGroup(t)
+	if err := acquire(s, "key", 0)(); err != nil {
+		t.Fatal(err)
+	}
+	r := driver.Request{
+		ID: driver.ID{Key: "key", Owner: "waiter"}, Weight: driver.Whole, Limit: driver.Whole, TTL: time.Minute, QueueTTL: time.Minute,
+	}
+	wake := s.Watch(t.Context(), r.ID)
+	if res, err := s.Acquire(t.Context(), r); err != nil || res.Granted {
+		t.Fatal(res, err)
+	}
+	release := func() error { return s.Release(context.Background(), driver.ID{Key: "key", Owner: "owner"}) }
+	broken := func() error { // the transaction ends before its commit
+		return s.write(t.Context(), call{limit: busyLimit, first: true, joins: true}, func(x *tx) error {
+			_, err := x.base.rollback.exec()
+			return err
+		})
+	}
+	if errs := together(t, s, release, broken); errs[0] == nil || errs[1] == nil {
+		t.Errorf("got %v", errs)
+	}
+	select {
+	case w := <-wake:
+		t.Errorf("got %+v", w)
+	default:
+	}
+	if err := release(); err != nil {
+		t.Fatal(err)
+	}
+	if w := <-wake; !w.Granted {
+		t.Errorf("after a release: %+v", w)
+	}
+}

@@ -213,15 +213,47 @@ func (k *key) wakeHead() error {
 	return err
 }
 
+// handOver is wakeHead after the end of a claim. A head that a watcher of this process waits for is
+// granted its claim, for the time that is left of its queue entry: the watcher need not make an
+// attempt, which with synchronous=FULL waits for the disk once more. For the watchers of other
+// processes the message would have to carry the grant.
+func (k *key) handOver(watched func(driver.ID) bool) error {
+	for k.rows.queue > 0 && k.used() < driver.Whole {
+		head, err := k.oldest(true)
+		if err != nil || k.used()+head.weight > head.limit {
+			return err
+		}
+		id := driver.ID{Key: k.name, Owner: head.owner}
+		fence := max(k.last+driver.Span, wall())
+		if fence > driver.MaxFence-driver.Span || !watched(id) {
+			k.wake(head)
+			return nil
+		}
+		if err := k.remove(head); err != nil {
+			return err
+		}
+		k.last, head.fence, head.since = fence, fence, k.t.now
+		head.socket, head.number, head.stored = "", 0, 0
+		k.broken = slices.DeleteFunc(k.broken, func(b broken) bool { return b.owner == head.owner })
+		if err := k.put(head); err != nil {
+			return err
+		}
+		k.wakeups = append(k.wakeups, wakeup{hint: ownerHint(id.Owner), pushed: &pushed{
+			id, driver.Wake{Granted: true, Fence: fence, Behind: int(k.rows.queue)},
+		}})
+	}
+	return nil
+}
+
 func (k *key) wake(entry *claim) {
-	k.wakeups = append(k.wakeups, wakeup{entry.socket, ownerHint(entry.owner)})
+	k.wakeups = append(k.wakeups, wakeup{socket: entry.socket, hint: ownerHint(entry.owner)})
 }
 
 // wakeObservers wakes the watchers that have no owner.
 func (k *key) wakeObservers() {
-	k.wakeups = append(k.wakeups, wakeup{"", keyHint(k.name)}) // observers in this process need no entry
+	k.wakeups = append(k.wakeups, wakeup{hint: keyHint(k.name)}) // observers in this process need no entry
 	for _, o := range k.observers {
-		k.wakeups = append(k.wakeups, wakeup{o.socket, keyHint(k.name)})
+		k.wakeups = append(k.wakeups, wakeup{socket: o.socket, hint: keyHint(k.name)})
 	}
 }
 

@@ -21,7 +21,22 @@ const observeTTL = time.Minute
 
 // A wakeup is a hint for the watchers of a process, and the socket of that process. An empty socket
 // is this process.
-type wakeup struct{ socket, hint string }
+type wakeup struct {
+	socket, hint string
+	pushed       *pushed // a grant that a watcher of this process is notified of
+}
+
+// A pushed is a grant that an owner got when another claim ended.
+type pushed struct {
+	id   driver.ID
+	wake driver.Wake
+}
+
+// A watch is one watcher of this process.
+type watch struct {
+	id   driver.ID
+	wake chan driver.Wake
+}
 
 // Hints identify an owner or a key by its tag, so that no owner leaves its process. Two watchers
 // with the same tag are woken together, which does no harm.
@@ -36,8 +51,8 @@ type notifier struct {
 	off          bool // there are no sockets
 
 	mu      sync.Mutex
-	watches map[string][]chan driver.Wake // by hint
-	socket  *socket                       // nil until the first watch
+	watches map[string][]watch // by hint
+	socket  *socket            // nil until the first watch
 	failed  bool
 	closed  bool
 	done    chan struct{} // closed by close
@@ -59,7 +74,7 @@ func (s *Store) Watch(ctx context.Context, id driver.ID) <-chan driver.Wake {
 		hint = keyHint(id.Key)
 	}
 	wake := make(chan driver.Wake, 1)
-	if !s.notifier.add(hint, wake) {
+	if !s.notifier.add(hint, watch{id, wake}) {
 		return nil
 	}
 	if id.Owner == "" && !s.notifier.off && id.Key != "" {
@@ -102,7 +117,7 @@ func (s *Store) observe(ctx context.Context, name string) {
 
 // add adds a watch, and opens the socket for the first one. It returns false if no socket can be
 // opened.
-func (n *notifier) add(hint string, wake chan driver.Wake) bool {
+func (n *notifier) add(hint string, w watch) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.closed {
@@ -120,28 +135,42 @@ func (n *notifier) add(hint string, wake chan driver.Wake) bool {
 		return false // without a watch a waiter polls, which is better than half of the hints
 	}
 	if n.watches == nil {
-		n.watches = map[string][]chan driver.Wake{}
+		n.watches = map[string][]watch{}
 	}
-	n.watches[hint] = append(n.watches[hint], wake)
+	n.watches[hint] = append(n.watches[hint], w)
 	return true
 }
 
 func (n *notifier) remove(hint string, wake chan driver.Wake) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	others := slices.DeleteFunc(n.watches[hint], func(c chan driver.Wake) bool { return c == wake })
+	others := slices.DeleteFunc(n.watches[hint], func(w watch) bool { return w.wake == wake })
 	if n.watches[hint] = others; len(others) == 0 {
 		delete(n.watches, hint)
 	}
 }
 
-// deliver wakes the watchers in this process that wait for a hint.
-func (n *notifier) deliver(hint string) {
+// watched reports whether a watcher of this process waits for a claim.
+func (n *notifier) watched(id driver.ID) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for _, wake := range n.watches[hint] {
+	return slices.ContainsFunc(n.watches[ownerHint(id.Owner)], func(w watch) bool { return w.id == id })
+}
+
+// deliver wakes the watchers in this process that wait for a hint.
+func (n *notifier) deliver(hint string) { n.push(hint, pushed{}) }
+
+// push wakes the watchers in this process that wait for a hint. That of a grant is notified of it.
+func (n *notifier) push(hint string, p pushed) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, w := range n.watches[hint] {
+		wake := driver.Wake{}
+		if w.id == p.id {
+			wake = p.wake
+		}
 		select {
-		case wake <- driver.Wake{}:
+		case w.wake <- wake:
 		default: // the channel is already ready
 		}
 	}
@@ -151,9 +180,12 @@ func (n *notifier) deliver(hint string) {
 // poll makes up for it.
 func (n *notifier) send(wakeups []wakeup) {
 	for _, w := range wakeups {
-		if w.socket == "" || w.socket == n.name {
+		switch {
+		case w.pushed != nil:
+			n.push(w.hint, *w.pushed)
+		case w.socket == "" || w.socket == n.name:
 			n.deliver(w.hint)
-		} else if !n.off {
+		case !n.off:
 			_ = sendHint(n.folder, w.socket, w.hint)
 		}
 	}

@@ -64,10 +64,10 @@ type Options struct {
 	Full bool
 
 	// Remote says that holders may be on other hosts, and survive a reboot of this one. When the
-	// file is opened for the first time after a reboot, or on another host, claims and queue entries
-	// get their whole TTL again. Records keep what is left of their life by the time of day. The
-	// reasons of broken claims are forgotten. Remote includes Full. The file remembers it, and it
-	// then holds for every program that opens the file, whatever its options are.
+	// file is opened for the first time after a reboot, or on another host, claims and queue
+	// entries get their whole TTL again. Records keep what is left of their life by the time of
+	// day. The reasons of broken claims are forgotten. Remote includes Full. The file remembers it,
+	// and it then holds for every program that opens the file, whatever its options are.
 	Remote bool
 
 	// Polling turns off the sockets by which processes wake each other. A waiter then polls for

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"time"
 
 	"github.com/distlock/distlock/driver"
 )
@@ -142,9 +143,12 @@ func (s *Store) Release(ctx context.Context, id driver.ID) error {
 		case !c.waiting():
 			k.wakeObservers()
 		}
-		return cmp.Or(k.remove(c), k.wakeHead(), t.save(k))
+		return cmp.Or(k.remove(c), k.handOver(s.notifier.watched), t.save(k))
 	})
 }
+
+// reasonLimit is how long a key keeps the reason of a broken claim at most.
+const reasonLimit = time.Hour
 
 // Break ends the claims on a key whose fence is at most upTo, or all of them if upTo is 0.
 func (s *Store) Break(
@@ -173,13 +177,15 @@ func (s *Store) Break(
 				return err
 			}
 			out = append(out, k.describe(c, t.now))
-			k.broken = append(k.broken, broken{c.owner, reason, c.ends})
+			if !c.kept() { // nobody renews a record
+				k.broken = append(k.broken, broken{c.owner, reason, min(c.ends, after(t.now, reasonLimit))})
+			}
 		}
 		if len(out) == 0 {
 			return nil
 		}
 		k.wakeObservers()
-		return cmp.Or(k.wakeHead(), t.save(k))
+		return cmp.Or(k.handOver(s.notifier.watched), t.save(k))
 	})
 	if err != nil {
 		return nil, err

@@ -18,15 +18,15 @@ BEGIN
   DECLARE v_ends BIGINT;
   SELECT owner, ends INTO v_inline, v_ends FROM distlock_claim WHERE lock_key = p_key AND slot = '';
   IF v_inline = p_owner THEN -- the owner's last claim was broken
-    UPDATE distlock_claim SET owner = NULL WHERE lock_key = p_key AND slot = '';
-    SET v_inline = NULL;
+    UPDATE distlock_claim SET ends = 0 WHERE lock_key = p_key AND slot = '';
+    SET v_ends = 0;
   END IF;
   DELETE FROM distlock_claim WHERE lock_key = p_key AND slot = p_owner;
   IF ROW_COUNT() > 0 THEN
     UPDATE distlock_claim SET others = others - 1 WHERE lock_key = p_key AND slot = '';
   END IF;
   IF p_weight = 1073741824 THEN
-    IF v_inline IS NOT NULL AND v_ends > p_now THEN
+    IF v_ends > p_now THEN
       INSERT IGNORE INTO distlock_claim (lock_key, slot, owner, weight, `limit`, fence, granted, since, ends, broken)
         SELECT lock_key, owner, owner, weight, `limit`, fence, granted, since, ends, broken
         FROM (SELECT * FROM distlock_claim WHERE lock_key = p_key AND slot = '') c;
@@ -45,6 +45,17 @@ BEGIN
         p_pushed, p_holder, p_task, p_meta, p_value);
     UPDATE distlock_claim SET last = p_fence, others = others + 1 WHERE lock_key = p_key AND slot = '';
   END IF;
+END
+-- ;;
+-- distlock_clear deletes the queue entries of a key that have ended. The caller has the lock of the
+-- key.
+CREATE PROCEDURE distlock_clear(p_key VARBINARY(512), p_now BIGINT)
+SQL SECURITY INVOKER
+BEGIN
+  DECLARE v_entries, v_earliest BIGINT;
+  DELETE FROM distlock_queue WHERE lock_key = p_key AND ends <= p_now;
+  SELECT COUNT(*), COALESCE(MIN(ends), 0) INTO v_entries, v_earliest FROM distlock_queue WHERE lock_key = p_key;
+  UPDATE distlock_claim SET entries = v_entries, earliest = v_earliest WHERE lock_key = p_key AND slot = '';
 END
 -- ;;
 -- distlock_promote grants the claims at the head of the queue that fit and have a number below
@@ -68,7 +79,7 @@ BEGIN
       LEAVE heads;
     END IF;
     SELECT COALESCE(SUM(weight), 0) INTO v_used FROM distlock_claim
-      WHERE lock_key = p_key AND owner IS NOT NULL AND broken IS NULL AND ends > p_now FOR UPDATE;
+      WHERE lock_key = p_key AND broken IS NULL AND ends > p_now FOR UPDATE;
     SELECT last INTO v_last FROM distlock_claim WHERE lock_key = p_key AND slot = '';
     SET v_fence = GREATEST(v_last + 128, p_now);
     IF v_used + v_weight > v_limit OR v_fence > 9007199254740864 THEN
@@ -131,13 +142,12 @@ BEGIN
     SET v_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
 
     IF v_entries > 0 AND v_earliest <= v_now THEN
-      DELETE FROM distlock_queue WHERE lock_key = p_key AND ends <= v_now;
-      SELECT COUNT(*), COALESCE(MIN(ends), 0) INTO v_entries, v_earliest FROM distlock_queue WHERE lock_key = p_key;
-      UPDATE distlock_claim SET entries = v_entries, earliest = v_earliest WHERE lock_key = p_key AND slot = '';
+      CALL distlock_clear(p_key, v_now);
+      SELECT entries, earliest INTO v_entries, v_earliest FROM distlock_claim WHERE lock_key = p_key AND slot = '';
     END IF;
     IF v_others = 0 THEN -- at most the row of the key has a claim
-      SET v_used = 0, v_dead = b_owner IS NOT NULL AND b_left <= v_now;
-      IF b_owner IS NOT NULL AND NOT v_broken AND b_left > v_now THEN
+      SET v_used = 0, v_dead = b_left > 0 AND b_left <= v_now;
+      IF NOT v_broken AND b_left > v_now THEN
         SET v_used = b_weight, v_soon = b_left;
         IF b_owner = p_owner THEN
           SET v_fence = b_fence, v_weight = b_weight, v_slot = '';
@@ -151,12 +161,12 @@ BEGIN
           MAX(IF(owner = p_owner AND broken IS NULL AND ends > v_now, weight, NULL)),
           MAX(IF(owner = p_owner AND broken IS NULL AND ends > v_now, slot, NULL))
         INTO v_used, v_soon, v_dead, v_fence, v_weight, v_slot
-        FROM distlock_claim WHERE lock_key = p_key AND owner IS NOT NULL FOR UPDATE;
+        FROM distlock_claim WHERE lock_key = p_key AND ends > 0 FOR UPDATE;
     END IF;
     SET b_owner = NULL, b_weight = NULL, b_fence = NULL, b_left = NULL;
     IF v_dead > 0 THEN
       DELETE FROM distlock_claim WHERE lock_key = p_key AND slot > '' AND ends <= v_now;
-      UPDATE distlock_claim SET others = others - ROW_COUNT(), owner = IF(ends <= v_now, NULL, owner)
+      UPDATE distlock_claim SET others = others - ROW_COUNT(), ends = IF(ends <= v_now, 0, ends)
         WHERE lock_key = p_key AND slot = '';
     END IF;
     IF v_entries > 0 THEN
@@ -167,7 +177,7 @@ BEGIN
         SELECT last, entries, others INTO v_last, v_entries, v_others
           FROM distlock_claim WHERE lock_key = p_key AND slot = '';
         SELECT COALESCE(SUM(weight), 0), MIN(ends) INTO v_used, v_soon FROM distlock_claim
-          WHERE lock_key = p_key AND owner IS NOT NULL AND broken IS NULL AND ends > v_now FOR UPDATE;
+          WHERE lock_key = p_key AND broken IS NULL AND ends > v_now FOR UPDATE;
       END IF;
     END IF;
     SET v_ahead = v_entries;
@@ -245,7 +255,7 @@ BEGIN
         SELECT 0, owner, weight, `limit`, fence, v_now - since, ends - v_now, kept, holder, task, meta, value
           INTO b_waiting, b_owner, b_weight, b_limit, b_fence, b_held, b_left, b_kept, b_holder, b_task, b_meta, b_value
           FROM distlock_claim WHERE lock_key = p_key AND (v_others > 0 OR slot = '')
-            AND owner IS NOT NULL AND broken IS NULL AND ends > v_now ORDER BY granted LIMIT 1;
+            AND broken IS NULL AND ends > v_now ORDER BY granted LIMIT 1;
       ELSE
         SELECT 1, owner, weight, `limit`, 0, v_now - since, ends - v_now, 0, holder, task, meta, value
           INTO b_waiting, b_owner, b_weight, b_limit, b_fence, b_held, b_left, b_kept, b_holder, b_task, b_meta, b_value
@@ -277,6 +287,93 @@ BEGIN
   END;
 END
 -- ;;
+-- distlock_attempt_all makes many attempts on a key that claims block, as distlock_acquire would. It
+-- refreshes queue entries that have 17 others or more before and behind them, adds an entry behind
+-- 17 others or more, or only refuses. p_list is a JSON array of [index, owner, queue TTL, weight,
+-- limit, holder, task, meta, value], bytes in hex, with each owner once, and p_least the shortest
+-- queue TTL above 0. The answer is the indexes of the owners that had an entry, the indexes of
+-- those that had none, and the answer of distlock_acquire to the latter. To the former it is the
+-- same, with 17 behind. It made no other attempt, and no row means that it made none.
+CREATE PROCEDURE distlock_attempt_all(p_key VARBINARY(512), p_least BIGINT, p_list LONGTEXT CHARACTER SET utf8mb4)
+SQL SECURITY INVOKER
+BEGIN
+  DECLARE v_now, v_entries, v_earliest, v_tail, v_others, v_used, v_soon, v_late, v_edge, v_back BIGINT;
+  DECLARE v_ahead, v_first, v_joined BIGINT;
+  DECLARE v_broken TINYINT;
+  DECLARE v_owner VARBINARY(32);
+  DECLARE v_had, v_new TEXT;
+
+  SET TRANSACTION ISOLATION LEVEL READ COMMITTED;
+  BEGIN
+    DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;
+    START TRANSACTION;
+    SELECT entries, earliest, tail, others, owner, weight, ends, broken IS NOT NULL
+      INTO v_entries, v_earliest, v_tail, v_others, v_owner, v_used, v_soon, v_broken
+      FROM distlock_claim WHERE lock_key = p_key AND slot = '' FOR UPDATE;
+    SET v_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
+    IF v_entries > 0 AND v_earliest <= v_now THEN
+      CALL distlock_clear(p_key, v_now);
+      SELECT earliest INTO v_earliest FROM distlock_claim WHERE lock_key = p_key AND slot = '';
+    END IF;
+    IF v_others > 0 THEN
+      SELECT COALESCE(SUM(weight), 0), MIN(ends) INTO v_used, v_soon FROM distlock_claim
+        WHERE lock_key = p_key AND broken IS NULL AND ends > v_now FOR UPDATE;
+    ELSEIF v_broken OR v_soon <= v_now THEN
+      SET v_used = 0;
+    END IF;
+    SELECT ends - ttl INTO v_late FROM distlock_queue FORCE INDEX (PRIMARY)
+      WHERE lock_key = p_key ORDER BY number LIMIT 1;
+    IF v_used > 0 AND COALESCE(v_late, 0) <= v_now THEN -- else distlock_acquire repairs entries: the clock was set back
+      SELECT number INTO v_edge FROM distlock_queue FORCE INDEX (PRIMARY)
+        WHERE lock_key = p_key ORDER BY number LIMIT 16, 1;
+      SELECT number INTO v_back FROM distlock_queue FORCE INDEX (PRIMARY)
+        WHERE lock_key = p_key ORDER BY number DESC LIMIT 16, 1;
+      SET v_ahead = 17;
+      IF v_edge IS NULL THEN
+        SELECT COUNT(*), MIN(ends) INTO v_ahead, v_first FROM distlock_queue WHERE lock_key = p_key;
+      END IF;
+      SELECT GROUP_CONCAT(IF(q.number IS NULL, NULL, j.i)), GROUP_CONCAT(IF(q.number IS NULL, j.i, NULL)),
+          SUM(q.number IS NULL AND j.t > 0)
+        INTO v_had, v_new, v_joined
+        FROM JSON_TABLE(p_list, '$[*]' COLUMNS (
+          i INT PATH '$[0]', o VARCHAR(64) PATH '$[1]', t BIGINT PATH '$[2]', w BIGINT PATH '$[3]', l BIGINT PATH '$[4]')) j
+        LEFT JOIN distlock_queue q FORCE INDEX (lock_key) ON q.lock_key = p_key AND q.owner = UNHEX(j.o)
+        LEFT JOIN distlock_claim c ON c.lock_key = p_key AND c.slot = UNHEX(j.o)
+        WHERE v_used + j.w > j.l AND IF(q.number IS NULL,
+          (j.t = 0 OR v_edge IS NOT NULL) AND c.slot IS NULL AND v_owner <> UNHEX(j.o), -- it has no claim
+          j.t > 0 AND q.number > v_edge AND q.number < v_back);
+    END IF;
+    IF v_had IS NOT NULL THEN
+      UPDATE JSON_TABLE(p_list, '$[*]' COLUMNS (
+          i INT PATH '$[0]', o VARCHAR(64) PATH '$[1]', t BIGINT PATH '$[2]', w BIGINT PATH '$[3]', l BIGINT PATH '$[4]',
+          h VARCHAR(2048) PATH '$[5]', k VARCHAR(2048) PATH '$[6]', m VARCHAR(2048) PATH '$[7]', v VARCHAR(2048) PATH '$[8]')) j
+        STRAIGHT_JOIN distlock_queue q FORCE INDEX (lock_key) ON q.lock_key = p_key AND q.owner = UNHEX(j.o)
+        SET q.weight = j.w, q.`limit` = j.l, q.ends = v_now + j.t, q.ttl = j.t, q.holder = UNHEX(j.h), q.task = UNHEX(j.k),
+          q.meta = UNHEX(NULLIF(j.m, '')), q.value = UNHEX(NULLIF(j.v, ''))
+        WHERE FIND_IN_SET(j.i, v_had);
+    END IF;
+    IF v_joined > 0 THEN
+      INSERT INTO distlock_queue SELECT p_key, v_tail + ROW_NUMBER() OVER (ORDER BY j.i), UNHEX(j.o), j.w, j.l, v_now,
+          v_now + j.t, j.t, UNHEX(j.h), UNHEX(j.k), UNHEX(NULLIF(j.m, '')), UNHEX(NULLIF(j.v, ''))
+        FROM JSON_TABLE(p_list, '$[*]' COLUMNS (
+          i INT PATH '$[0]', o VARCHAR(64) PATH '$[1]', t BIGINT PATH '$[2]', w BIGINT PATH '$[3]', l BIGINT PATH '$[4]',
+          h VARCHAR(2048) PATH '$[5]', k VARCHAR(2048) PATH '$[6]', m VARCHAR(2048) PATH '$[7]', v VARCHAR(2048) PATH '$[8]')) j
+        WHERE j.t > 0 AND FIND_IN_SET(j.i, v_new);
+    END IF;
+    IF v_joined > 0 OR v_had IS NOT NULL AND v_now + p_least < v_earliest THEN
+      UPDATE distlock_claim SET tail = tail + COALESCE(v_joined, 0), entries = entries + COALESCE(v_joined, 0),
+          earliest = LEAST(earliest, v_now + p_least)
+        WHERE lock_key = p_key AND slot = '';
+    END IF;
+    SELECT v_had AS had, v_new AS new, '-' AS answer, NULL AS granted, v_used AS used, v_ahead AS ahead, 0 AS behind,
+        IF(v_ahead < 17, LEAST(COALESCE(v_first, v_soon), v_soon) - v_now, NULL) AS retry,
+        0 AS waiting, owner, weight, `limit`, fence, v_now - since AS held, ends - v_now AS `left`, kept, holder, task, meta, value
+      FROM distlock_claim WHERE (v_had IS NOT NULL OR v_new IS NOT NULL) AND lock_key = p_key AND (v_others > 0 OR slot = '')
+        AND broken IS NULL AND ends > v_now ORDER BY granted LIMIT 1;
+    COMMIT;
+  END;
+END
+-- ;;
 -- distlock_release ends a live claim or removes a queue entry. It returns 0 if the owner has
 -- neither.
 CREATE PROCEDURE distlock_release(p_key VARBINARY(512), p_owner VARBINARY(32))
@@ -297,7 +394,7 @@ BEGIN
     IF v_slot IS NOT NULL THEN
       SET v_released = 1;
       IF v_slot = '' THEN
-        UPDATE distlock_claim SET owner = NULL, meta = NULL, value = NULL, news = news + 1
+        UPDATE distlock_claim SET ends = 0, meta = NULL, value = NULL, news = news + 1
           WHERE lock_key = p_key AND slot = '';
       ELSE
         DELETE FROM distlock_claim WHERE lock_key = p_key AND slot = p_owner;
@@ -425,10 +522,10 @@ BEGIN
     SET v_now = TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6));
     SELECT lock_key, 0 AS waiting, owner, weight, `limit`, fence, v_now - since AS held,
         ends - v_now AS `left`, kept, holder, task, meta, value
-      FROM distlock_claim WHERE lock_key = p_key AND owner IS NOT NULL AND broken IS NULL AND ends > v_now
+      FROM distlock_claim WHERE lock_key = p_key AND broken IS NULL AND ends > v_now
         AND (p_up_to = 0 OR fence <= p_up_to) ORDER BY granted FOR UPDATE;
     UPDATE distlock_claim SET broken = p_reason, ends = LEAST(ends, v_now + 3600000000)
-      WHERE lock_key = p_key AND owner IS NOT NULL AND broken IS NULL AND ends > v_now
+      WHERE lock_key = p_key AND broken IS NULL AND ends > v_now
         AND (p_up_to = 0 OR fence <= p_up_to);
     IF ROW_COUNT() > 0 THEN
       UPDATE distlock_claim SET news = news + 1 WHERE lock_key = p_key AND slot = '';
@@ -453,7 +550,7 @@ BEGIN
   DECLARE v_more INT DEFAULT 1;
   DECLARE v_keys CURSOR FOR SELECT q.lock_key FROM distlock_claim q
     WHERE q.lock_key > p_after AND q.lock_key <= v_stop AND q.slot = ''
-      AND (q.last + 600000000 < v_now OR q.owner IS NOT NULL AND q.ends <= v_now
+      AND (q.last + 600000000 < v_now OR q.ends > 0 AND q.ends <= v_now
         OR q.entries > 0 AND q.earliest <= v_now
         OR q.others > 0 AND EXISTS (SELECT 1 FROM distlock_claim c
           WHERE c.lock_key = q.lock_key AND c.slot > '' AND c.ends <= v_now));
@@ -486,14 +583,14 @@ BEGIN
       IF v_last IS NOT NULL THEN
         DELETE FROM distlock_queue WHERE lock_key = v_key AND ends <= v_now;
         DELETE FROM distlock_claim WHERE lock_key = v_key AND slot > '' AND ends <= v_now;
-        UPDATE distlock_claim SET others = others - ROW_COUNT(), owner = IF(ends <= v_now, NULL, owner)
+        UPDATE distlock_claim SET others = others - ROW_COUNT(), ends = IF(ends <= v_now, 0, ends)
           WHERE lock_key = v_key AND slot = '';
         UPDATE distlock_claim q SET
             q.entries = (SELECT COUNT(*) FROM distlock_queue e WHERE e.lock_key = v_key),
             q.earliest = COALESCE((SELECT MIN(e.ends) FROM distlock_queue e WHERE e.lock_key = v_key), 0)
           WHERE q.lock_key = v_key AND q.slot = '' AND q.entries > 0;
         DELETE FROM distlock_claim WHERE lock_key = v_key AND slot = '' AND last + 600000000 < v_now
-          AND last <= v_floor AND owner IS NULL AND others = 0 AND entries = 0;
+          AND last <= v_floor AND ends = 0 AND others = 0 AND entries = 0;
       END IF;
       COMMIT;
       SET v_more = 1;

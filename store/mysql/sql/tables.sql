@@ -21,13 +21,13 @@ CREATE TABLE IF NOT EXISTS distlock_claim (
   earliest BIGINT NOT NULL DEFAULT 0,  -- no queue entry ends before this
   tail     BIGINT NOT NULL DEFAULT 0,  -- number of the newest queue entry
   attempt  BIGINT NOT NULL DEFAULT 0,  -- the call that granted the claim; 0: a procedure
-  owner    VARBINARY(32),              -- SHA-256 of the owner; null: no claim
+  owner    VARBINARY(32) NOT NULL DEFAULT '', -- SHA-256 of the owner
   weight   BIGINT NOT NULL DEFAULT 0,
   `limit`  BIGINT NOT NULL DEFAULT 0,
   fence    BIGINT NOT NULL DEFAULT 0,
   granted  BIGINT NOT NULL DEFAULT 0,  -- the fence at the time of the grant: the order of the claims
   since    BIGINT NOT NULL DEFAULT 0,
-  ends     BIGINT NOT NULL DEFAULT 0,
+  ends     BIGINT NOT NULL DEFAULT 0,  -- 0: no claim; the columns are those of the last one
   kept     TINYINT NOT NULL DEFAULT 0,
   pushed   TINYINT NOT NULL DEFAULT 0, -- granted to a waiter that has not called since
   broken   MEDIUMBLOB,                 -- not null: the claim was ended by force, for this reason

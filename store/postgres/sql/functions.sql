@@ -401,6 +401,11 @@ begin
         return;
       end if;
     end if;
+    if acquire.weight < own.weight then
+      -- A call of the owner that has not the key may be lowering it too. It is freed once.
+      select c.weight into own.weight from @schema@.claim c
+        where c.key = acquire.key and c.owner = acquire.owner for update;
+    end if;
     update @schema@.claim c
       -- A record keeps the end that it was kept with.
       set ends = case when c.kept then c.ends else clock_timestamp() + acquire.ttl end,
@@ -1110,7 +1115,8 @@ begin
   now := clock_timestamp();
   return query select * from @schema@.claims_of(break.key, break.key, now) c
     where break.up_to = 0 or c.fence <= break.up_to;
-  update @schema@.claim c set broken = break.reason
+  -- The reason stays for an hour at most: a record may live for ever.
+  update @schema@.claim c set broken = break.reason, ends = least(c.ends, now + interval '1 hour')
     where c.key = break.key and c.broken is null and c.ends > now
       and (break.up_to = 0 or c.fence <= break.up_to);
   if found then
