@@ -1,18 +1,19 @@
 // Package dashboard has pages that show the locks of a store: who holds a lock, since when, who
-// waits, why, and what can be done.
+// waits, why, and what a person can do.
 //
-// [New] returns an [http.Handler] for any URL prefix. Without [Options.Authorize] everybody who
-// reaches the pages may see all names, and nobody may break a lock. The lock server serves the
-// pages at /; a Go program with a server of its own mounts them under any path:
+// [New] returns a [Dashboard], an [http.Handler] for any URL prefix. The lock server serves it at
+// /. A Go program with its own server can mount it at any path:
 //
 //	mux.Handle("/locks/", http.StripPrefix("/locks", dashboard.New(store, dashboard.Options{})))
 //
-// An open page costs the store nothing by itself. All pages share one scan of the store, at most
-// every two seconds, only while a page is open, and of at most 10,000 claims. Rates, waits, charts
-// and events are those that went through a [Recorder] of this process, and the pages say so.
+// Without [Options.Authorize], every visitor may see all names, and nobody may break a lock.
 //
-// Values of locks are never shown. Names, holders and notes are texts of others: the pages show
-// them as text, and escape characters that cannot be seen.
+// All pages share one scan of the store. It runs only while a page is open, at most every two
+// seconds, and reads at most 10,000 claims. Rates, waits, charts and events are those of calls
+// through a [Recorder] of this process, and the pages say so.
+//
+// Values of locks are never shown. Names, holders and notes are untrusted text: the pages escape
+// them, and make invisible characters visible.
 package dashboard
 
 import (

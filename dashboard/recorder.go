@@ -134,7 +134,7 @@ func (r *Recorder) withdrawRefusal(q driver.Request, now time.Time) {
 }
 
 // Pushed records a grant that the store made by itself, and that a watcher has received: see
-// [driver.Wake]. The owner need not call Acquire then.
+// [driver.Wake]. The owner need not call [Recorder.Acquire] then.
 func (r *Recorder) Pushed(id driver.ID, w driver.Wake) {
 	if !w.Granted || !isName(id.Key) {
 		return

@@ -16,9 +16,6 @@ type guard struct {
 	*Server
 }
 
-// Features returns the features of the store.
-func (g *guard) Features() driver.Features { return g.Store.Features() }
-
 // Acquire grants or refuses a claim to a caller that may acquire the name.
 func (g *guard) Acquire(ctx context.Context, r driver.Request) (driver.Result, error) {
 	if err := g.request(ctx, &r); err != nil {

@@ -42,7 +42,10 @@ func (s *Server) typed(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
 		switch kind = strings.TrimSpace(kind); {
-		case r.Method != http.MethodPost: // Connect answers
+		case r.Method != http.MethodPost:
+			w.Header().Set("Allow", http.MethodPost)
+			http.Error(w, "send JSON by POST, with the header Content-Type: application/json", http.StatusMethodNotAllowed)
+			return
 		case kind == "application/json", kind == "application/proto":
 		case strings.HasPrefix(kind, "application/grpc"), strings.HasPrefix(kind, "application/connect+"):
 		default:

@@ -71,12 +71,18 @@ func (c *stallConn) Close() error {
 // is closed when the server has closed its first connection.
 func onPipes(t *testing.T, s driver.Store) (dial func() net.Conn, closed <-chan struct{}) {
 	t.Helper()
+	return servedOn(t, s, (*server.Server).HTTP)
+}
+
+// servedOn is onPipes with the HTTP server that a function makes.
+func servedOn(t *testing.T, s driver.Store, web func(*server.Server) *http.Server) (dial func() net.Conn, closed <-chan struct{}) {
+	t.Helper()
 	v, err := server.New(t.Context(), s, &server.Options{Anonymous: access.Everything("test")})
 	if err != nil {
 		t.Fatal(err)
 	}
 	l := &pipeListener{conns: make(chan net.Conn), ended: make(chan struct{})}
-	h, first := v.HTTP(), make(chan struct{})
+	h, first := web(v), make(chan struct{})
 	var once sync.Once
 	h.ConnState = func(_ net.Conn, state http.ConnState) {
 		if state == http.StateClosed {
@@ -116,9 +122,9 @@ func TestServer_slow(t *testing.T) {
 		"body of a page of another origin": {call + "Sec-Fetch-Site: cross-site\r\n" + body, 10 * time.Second},
 		"body of Watch by HTTP/1.1":        {watch + body, 10 * time.Second},
 	} {
-		t.Run(name, func(t *testing.T) {
+		slow := func(t *testing.T, web func(*server.Server) *http.Server) {
 			synctest.Test(t, func(t *testing.T) {
-				dial, _ := onPipes(t, mem.New())
+				dial, _ := servedOn(t, mem.New(), web)
 				c, began := dial(), time.Now()
 				if _, err := io.WriteString(c, tt.send); err != nil {
 					t.Fatal(err)
@@ -129,8 +135,38 @@ func TestServer_slow(t *testing.T) {
 					t.Errorf("cut off after %v, want %v: %s", took, tt.limit, got)
 				}
 			})
-		})
+		}
+		t.Run(name, func(t *testing.T) { slow(t, (*server.Server).HTTP) })
+		if name != "header" { // which a handler does not see
+			t.Run(name+", as a handler", func(t *testing.T) {
+				slow(t, func(v *server.Server) *http.Server { return &http.Server{Handler: v} })
+			})
+		}
 	}
+	t.Run("body by HTTP/2", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			dial, _ := onPipes(t, mem.New())
+			web := &http.Transport{Protocols: &http.Protocols{}, DialContext: func(context.Context, string, string) (net.Conn, error) { return dial(), nil }}
+			web.Protocols.SetUnencryptedHTTP2(true)
+			defer web.CloseIdleConnections()
+			body, more := io.Pipe()
+			defer more.Close()
+			go func() { _, _ = io.WriteString(more, "{") }()
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost"+api.StoreFeaturesProcedure, body)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.Header.Set("Content-Type", "application/json")
+			began := time.Now()
+			resp, err := web.RoundTrip(r)
+			if took := time.Since(began); took > 11*time.Second || err == nil && resp.StatusCode == http.StatusOK {
+				t.Errorf("cut off after %v: %v, %v", took, resp, err)
+			}
+			if err == nil {
+				_ = resp.Body.Close()
+			}
+		})
+	})
 	t.Run("large header", func(t *testing.T) {
 		_, web, _ := serve(t, mem.New())
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, web.URL+api.StoreFeaturesProcedure, strings.NewReader("{}"))

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -26,17 +27,18 @@ import (
 // direct is a transport without a network, for virtual time.
 type direct struct {
 	http.Handler
-	delay time.Duration // of answers
+	delay time.Duration  // of answers
+	calls sync.WaitGroup // a handler may go on after the end of its call
 }
 
 func (d *direct) RoundTrip(r *http.Request) (*http.Response, error) {
 	in := httptest.NewRequestWithContext(r.Context(), r.Method, r.URL.String(), r.Body)
 	in.Header = r.Header
 	w, done := httptest.NewRecorder(), make(chan struct{})
-	go func() {
+	d.calls.Go(func() {
 		defer close(done)
 		d.ServeHTTP(w, in)
-	}()
+	})
 	select {
 	case <-done:
 	case <-r.Context().Done():
@@ -56,6 +58,7 @@ func people(t *testing.T, s driver.Store) (*server.Server, api.LocksClient, *dir
 		t.Fatal(err)
 	}
 	d := &direct{Handler: v}
+	t.Cleanup(d.calls.Wait)
 	return v, api.NewLocksClient(&http.Client{Transport: d}, "http://localhost"), d
 }
 
@@ -366,6 +369,16 @@ func TestLocks_contentType(t *testing.T) {
 		if text := w.Body.String(); w.Code != want || want == 400 && (!strings.Contains(text, "Content-Type: application/json") || !strings.Contains(text, "distlock.v1.Reason")) {
 			t.Errorf("%q: %d %s", kind, w.Code, text)
 		}
+	}
+}
+
+// A browser, and curl without data, send GET. The answer says what to send.
+func TestLocks_method(t *testing.T) {
+	v, _, _ := people(t, mem.New())
+	w := httptest.NewRecorder()
+	v.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/distlock.v1.Locks/Info", nil))
+	if w.Code != http.StatusMethodNotAllowed || w.Header().Get("Allow") != http.MethodPost || !strings.Contains(w.Body.String(), "JSON by POST") {
+		t.Errorf("%d %v %s", w.Code, w.Header(), w.Body)
 	}
 }
 

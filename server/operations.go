@@ -47,7 +47,7 @@ func (s *Server) handlerOptions() connect.HandlerOption {
 
 // isKeep reports whether a call keeps or ends a claim. Such calls have a budget of their own.
 func isKeep(path string) bool {
-	return strings.HasSuffix(path, "/Renew") || strings.HasSuffix(path, "/Release")
+	return strings.HasSuffix(path, "/Renew") || strings.HasSuffix(path, "/Release") || strings.HasSuffix(path, "/ReleaseAll")
 }
 
 // operationRoutes are the routes for probes and tools.

@@ -14,7 +14,7 @@ import (
 // An Authenticator is one way in which clients prove their identity: a token, a certificate. It
 // returns nil and no error if a request has no credentials of its kind. An error means that the
 // credentials are wrong, expired or revoked; its text goes to the client. An error that is
-// driver.ErrUnavailable means that they could not be checked.
+// [driver.ErrUnavailable] means that they could not be checked.
 //
 // The server calls it for every call of the API, and again every second for a call that lasts
 // longer, such as Watch. So it must be fast, and safe for concurrent use.

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 
 	api "github.com/distlock/distlock/api/distlock/v1"
@@ -95,15 +96,8 @@ func (s *Server) remote(r *http.Request) string {
 // trusts reports whether an address is that of a trusted proxy.
 func (s *Server) trusts(host string) bool {
 	addr, err := netip.ParseAddr(host)
-	if err != nil {
-		return false
-	}
-	for _, p := range s.opt.TrustedProxies {
-		if p.Contains(addr.Unmap()) {
-			return true
-		}
-	}
-	return false
+	return err == nil &&
+		slices.ContainsFunc(s.opt.TrustedProxies, func(p netip.Prefix) bool { return p.Contains(addr.Unmap()) })
 }
 
 func hostOf(addr string) string {

@@ -139,7 +139,10 @@ func requests(t *testing.T, pattern string) (out []routeCall) {
 			"Acquire": {body: `{"id":{` + key + `,"owner":"bw=="},"weight":"1","limit":"1","ttlNs":"1000000000"}`, about: true},
 			"Release": {body: `{"id":{` + key + `,"owner":"bw=="}}`, about: true},
 			"Renew":   {body: `{"renewals":[{"id":{` + key + `,"owner":"bw=="},"ttlNs":"1000000000"}]}`}, // each renewal has its own answer
-			"Show":    {body: `{` + key + `}`, about: true}, "Break": {body: `{` + key + `}`, about: true},
+			// Each attempt and each release has its own answer, as each renewal has.
+			"AcquireAll": {body: `{"attempts":[{"id":{` + key + `,"owner":"bw=="},"weight":"1","limit":"1","ttlNs":"1000000000"}]}`},
+			"ReleaseAll": {body: `{"ids":[{` + key + `,"owner":"bw=="}]}`},
+			"Show":       {body: `{` + key + `}`, about: true}, "Break": {body: `{` + key + `}`, about: true},
 			"List": {kind: "application/connect+json", body: "\x00\x00\x00\x00\x02{}"}, "Watch": {kind: "application/connect+json"},
 		}
 		methods := api.File_distlock_v1_store_proto.Services().ByName("Store").Methods()

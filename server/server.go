@@ -1,16 +1,23 @@
-// Package server is the lock server: it passes the contract of stores, package driver, on over the
-// network. Package store/remote is its client, and one more store. The service Locks of the same
-// server is for people, and for programs in other languages.
+// Package server is the lock server. It gives distributed locks to clients without access to the
+// store, over the network.
 //
-// The server keeps nothing that a lock depends on. Several servers on one store stand side by side,
-// and a client may send each call to another of them. If one ends, no claim is lost. The server
-// never renews a claim by itself, and never releases one that its caller may know of: trust and
-// fencing tokens are those of the store and of the client. Only Acquire of Locks waits, for as long
-// as its caller does.
+// [New] returns a [Server] of one store, with two services:
 //
-// Every answer has the identity of the store, and a call that names another store is refused. So a
-// client that reaches two servers with two stores by one address gets an error, and not a second
-// lock.
+//   - Store has the calls of package driver, for programs in Go. Package store/remote is its
+//     client, and is itself a store.
+//   - Locks is for people, and for programs in other languages.
+//
+// The server keeps nothing that a lock depends on. Several servers can use one store at the same
+// time, and a client may send each call to another server. If a server ends, no claim is lost. The
+// server never renews a claim by itself. It never releases a claim that its caller may know of. The
+// fencing tokens are those of the store, and the client counts its trust. Only Acquire of Locks
+// waits: as long as its caller waits, and at most 25 s.
+//
+// Every answer contains the identity of the store. A call that names another store is refused. So a
+// client that meets two stores behind one address gets an error, and not a second lock.
+//
+// The pages docs/server.md and docs/api.md describe the server for operators and for authors of
+// clients.
 package server
 
 import (
@@ -46,10 +53,13 @@ const (
 	// time than the whole call.
 	minCompressed = 4 << 10
 
-	// bodyLimit and writeLimit bound how long a client may take to send a message, and to receive
-	// one.
+	// bodyLimit and writeLimit bound how long a client may take to send a message, its header
+	// included, and to receive one.
 	bodyLimit  = 10 * time.Second
 	writeLimit = 10 * time.Second
+
+	// answerLimit bounds a call that does not wait, with its message and its answer.
+	answerLimit = bodyLimit + callLimit + writeLimit
 
 	// identityAge is how old the identity may be before the store is inspected again.
 	identityAge = 10 * time.Second
@@ -162,6 +172,7 @@ func (s *Server) Drain() { s.drain() }
 func (s *Server) HTTP() *http.Server {
 	h := &http.Server{
 		Handler: s, ReadHeaderTimeout: 5 * time.Second, MaxHeaderBytes: 16 << 10, IdleTimeout: 2 * time.Minute,
+		ReadTimeout: bodyLimit, WriteTimeout: answerLimit, // see bounded
 		ConnState: s.op.conns.changed, Protocols: &http.Protocols{},
 		// A deadline of a stream does not end a write that the connection does not accept.
 		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: 250, WriteByteTimeout: writeLimit},
@@ -183,8 +194,10 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, l listener) {
 	// Before everything else: the rest of a request that is refused is read too. Not every
 	// connection has deadlines. One without them has no slow client either: it is a test.
 	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Now().Add(bodyLimit))
-	_ = control.SetWriteDeadline(time.Now().Add(bodyLimit + callLimit + writeLimit))
+	if !bounded(r) {
+		_ = control.SetReadDeadline(time.Now().Add(bodyLimit))
+		_ = control.SetWriteDeadline(time.Now().Add(answerLimit))
+	}
 	id := s.Identity()
 	s.refresh()
 	w.Header().Set(message.StoreHeader, id)
@@ -214,6 +227,13 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, l listener) {
 		_ = control.SetReadDeadline(time.Time{})
 	}
 	s.mux.ServeHTTP(w, r.WithContext(access.WithIdentity(r.Context(), caller))) //nolint:contextcheck // it is that of r
+}
+
+// bounded reports whether net/http has set the deadlines of a request, as the server of
+// [Server.HTTP] has it do. With HTTP/2, a later change costs a message to another goroutine.
+func bounded(r *http.Request) bool {
+	h, ok := r.Context().Value(http.ServerContextKey).(*http.Server)
+	return ok && h.ReadTimeout > 0 && h.WriteTimeout > 0
 }
 
 // A call is one call of a client. It is in the ctx of the call, with callKey.

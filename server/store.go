@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"connectrpc.com/connect"
@@ -13,8 +14,14 @@ import (
 	"github.com/distlock/distlock/server/access"
 )
 
-// maxRenewals is the number of claims that one call may renew.
-const maxRenewals = 500
+const (
+	// maxRenewals is the number of claims that one call may renew.
+	maxRenewals = 500
+
+	// maxCalls is the number of attempts, or of releases, in one call. The store has to give a slot
+	// to each, and the answer comes with that to the slowest.
+	maxCalls = 64
+)
 
 // A service is the service distlock.v1.Store. Each of its calls is one call of the store, with the
 // deadline of the caller or callLimit, whichever is earlier. It adds no meaning.
@@ -24,7 +31,9 @@ var _ api.StoreHandler = (*service)(nil)
 
 // Features returns the features of the store.
 func (s *service) Features(context.Context, *api.FeaturesRequest) (*api.FeaturesResponse, error) {
-	return message.Features(s.store.Features()), nil
+	m := message.Features(s.store.Features())
+	m.MaxCalls = maxCalls
+	return m, nil
 }
 
 // Acquire grants or refuses a claim.
@@ -32,10 +41,58 @@ func (s *service) Acquire(ctx context.Context, m *api.AcquireRequest) (*api.Acqu
 	if s.drained.Err() != nil {
 		return nil, draining()
 	}
+	return s.acquire(ctx, m)
+}
+
+func (s *service) acquire(ctx context.Context, m *api.AcquireRequest) (*api.AcquireResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
 	res, err := s.store.Acquire(ctx, message.RequestOf(m))
 	return answer(err, func() *api.AcquireResponse { return message.Result(res) })
+}
+
+// AcquireAll grants or refuses claims.
+func (s *service) AcquireAll(ctx context.Context, m *api.AcquireAllRequest) (*api.AcquireAllResponse, error) {
+	if s.drained.Err() != nil {
+		return nil, draining()
+	}
+	out := &api.AcquireAllResponse{Answers: make([]*api.Attempted, len(m.GetAttempts()))}
+	err := s.each(ctx, len(out.Answers), false, func(i int, err error) {
+		var a *api.AcquireResponse
+		if err == nil {
+			a, err = s.acquire(ctx, m.GetAttempts()[i])
+		}
+		out.Answers[i] = &api.Attempted{Answer: a, Reason: message.ReasonOf(err)}
+	})
+	return out, err
+}
+
+// ReleaseAll ends claims, or removes queue entries.
+func (s *service) ReleaseAll(ctx context.Context, m *api.ReleaseAllRequest) (*api.ReleaseAllResponse, error) {
+	out := &api.ReleaseAllResponse{Answers: make([]*api.Released, len(m.GetIds()))}
+	err := s.each(ctx, len(out.Answers), true, func(i int, err error) {
+		if err == nil {
+			_, err = s.Release(ctx, &api.ReleaseRequest{Id: m.GetIds()[i]})
+		}
+		out.Answers[i] = &api.Released{Reason: message.ReasonOf(err)}
+	})
+	return out, err
+}
+
+// each makes n calls of one request at the same time. Each counts against the rate of the caller;
+// the request has counted as the first. The function gets the error of a call over the rate.
+func (s *service) each(ctx context.Context, n int, keep bool, f func(i int, err error)) error {
+	if n < 1 || n > maxCalls {
+		return failure(fmt.Errorf("%w: %d calls in one are not 1 to %d", driver.ErrInvalid, n, maxCalls))
+	}
+	var calls sync.WaitGroup
+	for i := 1; i < n; i++ {
+		err := s.op.quota.call(ctx, keep)
+		calls.Go(func() { f(i, err) })
+	}
+	f(0, nil)
+	calls.Wait()
+	return nil
 }
 
 // Renew renews claims.

@@ -1,13 +1,14 @@
-// Package access says who a client of a lock server is, and what it may do.
+// Package access describes the clients of a lock server, and what they may do.
 //
-// An [Identity] is who a client is: "token:ci", "mtls:spiffe://...", "local". It has permissions. A
-// [Permission] is about names, of every kind of lock: those of a team, one name, or all. What no
-// permission allows is denied.
+// An [Identity] is a client, such as "token:ci", "mtls:spiffe://..." or "local", with its
+// permissions. A [Permission] allows verbs on names: on the names of a team, on one name, or on all
+// names. It applies to names of every kind of lock. Everything else is denied.
 package access
 
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -62,7 +63,7 @@ type Permission struct {
 	Names   string        // "team-a/": all names below it; "deploy": that name alone; "*": all names
 	Verbs   Verb          // what is allowed
 	MaxTTL  time.Duration // the longest TTL of a claim; 0: as the server allows
-	MaxKeep time.Duration // how long a result of Once is kept at most; 0: as the server allows
+	MaxKeep time.Duration // the longest life of a result of Once or a pass of a rate limit; 0: as the server allows
 }
 
 // covers reports whether the permission is about a name.
@@ -118,22 +119,12 @@ func longer(a, b time.Duration) time.Duration {
 
 // MayAll reports whether a verb is allowed on every name.
 func (id *Identity) MayAll(v Verb) bool {
-	for _, p := range id.Permissions {
-		if p.Names == "*" && p.Verbs&v == v {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(id.Permissions, func(p Permission) bool { return p.Names == "*" && p.Verbs&v == v })
 }
 
 // MayAny reports whether a verb is allowed on some name.
 func (id *Identity) MayAny(v Verb) bool {
-	for _, p := range id.Permissions {
-		if p.Verbs&v == v {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(id.Permissions, func(p Permission) bool { return p.Verbs&v == v })
 }
 
 type contextKey struct{}

@@ -1,8 +1,9 @@
-// Package oidc identifies the clients of a lock server by the tokens of an OpenID Connect issuer:
-// those of a CI system, of Kubernetes, or of a company's log-in.
+// Package oidc authenticates the clients of a lock server by the tokens of an OpenID Connect
+// issuer, such as a CI system, Kubernetes, or the log-in of a company.
 //
-// The issuer need not be up when the server starts. Its keys are fetched with the first token, and
-// kept. A token with an unknown key makes the server fetch them again, at most once a minute.
+// The issuer may be down when the server starts. The server fetches the keys of the issuer with the
+// first token, and keeps them. If a token has an unknown key, the server fetches the keys again, at
+// most once a minute.
 package oidc
 
 import (

@@ -4,18 +4,18 @@
 //	[[token]]
 //	id = "k7q2m4x9ab"
 //	identity = "ci"                # the identity is token:ci
-//	sha256 = "..."                 # of the token; the token itself is nowhere
+//	sha256 = "..."                 # of the token; the token itself is not stored
 //	expires = 2027-02-16T12:00:00Z
 //
 //	[[permission]]
-//	identity = "token:ci"          # or the beginning of identities, as in "mtls:spiffe://prod/*"
-//	names = "team-a/"              # all names below it; "deploy": that name alone; "*": all names
+//	identity = "token:ci"          # or a prefix of identities, such as "mtls:spiffe://prod/*"
+//	names = "team-a/"              # all names below it; "deploy": this name only; "*": all names
 //	verbs = "acquire,observe"
 //	max_ttl = "1h"
 //	max_keep = "30d"
 //
-// The command distlock token changes the file: see [Add] and [Revoke]. A server reads it through a
-// [File]. Several tokens may have one identity, so that a new one can replace an old one while both
+// The command distlock token changes the file, by [Add] and [Revoke]. A server reads it through a
+// [File]. Several tokens may have one identity. So a new token can replace an old one while both
 // are in use.
 package tokens
 

@@ -57,10 +57,10 @@ const (
 
 // LocksClient is a client for the distlock.v1.Locks service.
 type LocksClient interface {
-	// Acquire grants a lock, or refuses it. With wait it waits in the queue of the name, in order of
-	// arrival: at most 25 s in one call. If the answer has again, the caller is still in the queue.
-	// It keeps its position if it makes the same call again with the handle within 5 s. A caller that
-	// leaves sooner calls Release with the handle.
+	// Acquire grants a lock, or refuses it. With wait it waits in the queue of the name, first come,
+	// first served: at most 25 s in one call. If the answer has again, the caller is still in the
+	// queue. To keep its position, it repeats the call with the handle within 5 s. To leave the
+	// queue, it calls Release with the handle.
 	Acquire(context.Context, *LocksAcquireRequest) (*LocksAcquireResponse, error)
 	// Renew gives held locks a new TTL, and returns one result for each, in order. It never brings
 	// back a lock that was lost.
@@ -71,8 +71,9 @@ type LocksClient interface {
 	Get(context.Context, *LocksGetRequest) (*LocksGetResponse, error)
 	// List returns names that are held or waited for, in order. It costs one scan of the prefix.
 	List(context.Context, *LocksListRequest) (*LocksListResponse, error)
-	// Break takes a lock from its holders. A holder notices it at its next renewal and may work until
-	// then: only a resource that checks fences stops that. Waiters stay in the queue.
+	// Break takes a lock away from its holders. A holder notices that at its next renewal, and may
+	// work until then. Only a resource that checks fences stops its writes. Waiters stay in the
+	// queue.
 	Break(context.Context, *LocksBreakRequest) (*LocksBreakResponse, error)
 	// Info describes the server and its store.
 	Info(context.Context, *LocksInfoRequest) (*LocksInfoResponse, error)
@@ -210,10 +211,10 @@ func (c *locksClient) Info(ctx context.Context, req *LocksInfoRequest) (*LocksIn
 
 // LocksHandler is an implementation of the distlock.v1.Locks service.
 type LocksHandler interface {
-	// Acquire grants a lock, or refuses it. With wait it waits in the queue of the name, in order of
-	// arrival: at most 25 s in one call. If the answer has again, the caller is still in the queue.
-	// It keeps its position if it makes the same call again with the handle within 5 s. A caller that
-	// leaves sooner calls Release with the handle.
+	// Acquire grants a lock, or refuses it. With wait it waits in the queue of the name, first come,
+	// first served: at most 25 s in one call. If the answer has again, the caller is still in the
+	// queue. To keep its position, it repeats the call with the handle within 5 s. To leave the
+	// queue, it calls Release with the handle.
 	Acquire(context.Context, *LocksAcquireRequest) (*LocksAcquireResponse, error)
 	// Renew gives held locks a new TTL, and returns one result for each, in order. It never brings
 	// back a lock that was lost.
@@ -224,8 +225,9 @@ type LocksHandler interface {
 	Get(context.Context, *LocksGetRequest) (*LocksGetResponse, error)
 	// List returns names that are held or waited for, in order. It costs one scan of the prefix.
 	List(context.Context, *LocksListRequest) (*LocksListResponse, error)
-	// Break takes a lock from its holders. A holder notices it at its next renewal and may work until
-	// then: only a resource that checks fences stops that. Waiters stay in the queue.
+	// Break takes a lock away from its holders. A holder notices that at its next renewal, and may
+	// work until then. Only a resource that checks fences stops its writes. Waiters stay in the
+	// queue.
 	Break(context.Context, *LocksBreakRequest) (*LocksBreakResponse, error)
 	// Info describes the server and its store.
 	Info(context.Context, *LocksInfoRequest) (*LocksInfoResponse, error)

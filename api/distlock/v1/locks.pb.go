@@ -34,28 +34,28 @@ type LocksAcquireRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The name: up to 255 bytes of UTF-8 without control characters. It may be absent with a handle.
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// "exclusive", which is the default: nobody else holds the name. "shared": others may hold it
-	// too, but nobody exclusively.
+	// "exclusive" (default): nobody else holds the name. "shared": other callers may hold the name
+	// as well, but not exclusively.
 	Mode string `protobuf:"bytes,2,opt,name=mode,proto3" json:"mode,omitempty"`
-	// Makes it a semaphore of so many slots, which has no mode. Every caller gives the same number.
-	// The names of semaphores are apart from those of locks.
+	// The lock is a semaphore with this number of slots, and has no mode. All callers give the same
+	// number. A semaphore and a lock of the same name are independent.
 	Slots int32 `protobuf:"varint,3,opt,name=slots,proto3" json:"slots,omitempty"`
 	// How many of the slots the caller takes: 1 by default.
 	Weight int32 `protobuf:"varint,4,opt,name=weight,proto3" json:"weight,omitempty"`
 	// How long the lock lives without a renewal: 30 s by default, 100 ms to 24 h.
 	Ttl *durationpb.Duration `protobuf:"bytes,5,opt,name=ttl,proto3" json:"ttl,omitempty"`
-	// How long to wait if the lock is not free. By default the call does not wait. A caller that
-	// calls again gives what is left of its wait.
+	// How long to wait if the lock is not free. By default the call does not wait. A repeated call
+	// gives the rest of the wait.
 	Wait *durationpb.Duration `protobuf:"bytes,6,opt,name=wait,proto3" json:"wait,omitempty"`
-	// The secret that proves ownership: 22 to 64 characters of A-Z, a-z, 0-9, - and _, made of 128
-	// random bits or more. It is new for every lock, because two callers with one owner are one
-	// holder. With an owner, a call without an answer is made again safely. Without an owner the
-	// server makes one, and a lost answer costs the time of a TTL.
+	// The secret that proves ownership: 22 to 64 characters of A-Z, a-z, 0-9, - and _, from at least
+	// 128 random bits. It is new for every lock: two callers with the same owner are one holder. With
+	// an owner, a caller can safely repeat a call after a lost answer. Without an owner, the server
+	// makes one. Then, after a lost answer, the lock may stay held until its TTL ends.
 	Owner string `protobuf:"bytes,7,opt,name=owner,proto3" json:"owner,omitempty"`
-	// The handle of an earlier answer, in place of an owner: the call goes on with that claim. Name,
-	// mode and ttl may be absent then. The other fields are sent again.
+	// The handle of an earlier answer, instead of an owner: the call continues that claim. Then name,
+	// mode and ttl may be absent. The other fields are sent again.
 	Handle string `protobuf:"bytes,8,opt,name=handle,proto3" json:"handle,omitempty"`
-	// Who holds the lock, for people: the identity of the caller by default.
+	// The name of the holder, for people: by default the identity of the caller.
 	Holder string `protobuf:"bytes,9,opt,name=holder,proto3" json:"holder,omitempty"`
 	// Why, in a few words, for people: up to 256 bytes.
 	Note string `protobuf:"bytes,10,opt,name=note,proto3" json:"note,omitempty"`
@@ -186,13 +186,13 @@ type LocksAcquireResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The lock was granted.
 	Granted bool `protobuf:"varint,1,opt,name=granted,proto3" json:"granted,omitempty"`
-	// Not granted, and the caller is still in the queue: make the call again with the handle.
+	// Not granted, and the caller is still in the queue: repeat the call with the handle.
 	Again bool `protobuf:"varint,2,opt,name=again,proto3" json:"again,omitempty"`
-	// The secret by which the lock is renewed and released, or the call is made again. The library
-	// and the command distlock take it too.
+	// The secret that renews and releases the lock, or repeats the call. The library and the command
+	// distlock accept it too.
 	Handle string `protobuf:"bytes,3,opt,name=handle,proto3" json:"handle,omitempty"`
-	// If granted: the fence. It is higher than the fences of all earlier holders, except of those
-	// that may hold the name at the same time.
+	// If granted: the fence. It is higher than the fences of all earlier holders, except holders that
+	// may hold the name at the same time.
 	Fence *uint64 `protobuf:"varint,4,opt,name=fence,proto3,oneof" json:"fence,omitempty"`
 	// If granted: how long the lock may be trusted, counted from sent + waited. It is shorter than
 	// the TTL by a margin.
@@ -200,11 +200,11 @@ type LocksAcquireResponse struct {
 	// If granted: the time from receiving the request to sending the call of the store that granted
 	// the lock.
 	Waited *durationpb.Duration `protobuf:"bytes,6,opt,name=waited,proto3" json:"waited,omitempty"`
-	// If in the queue: the caller's position; 1 is the head. It is exact up to 17, and at least that
-	// above.
+	// If in the queue: the position of the caller. 1 is the head. Above 17 the position is a lower
+	// bound.
 	Position *int32 `protobuf:"varint,7,opt,name=position,proto3,oneof" json:"position,omitempty"`
-	// If not granted: the time until the first claim that is in the way ends by itself, unless it is
-	// renewed. Absent: unknown.
+	// If not granted: the time until the first blocking claim ends, unless it is renewed. Absent:
+	// unknown.
 	RetryAfter *durationpb.Duration `protobuf:"bytes,8,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
 	// If not granted: one holder, or a waiter before the caller.
 	Holder        *LockClaim `protobuf:"bytes,9,opt,name=holder,proto3" json:"holder,omitempty"`
@@ -308,11 +308,11 @@ func (x *LocksAcquireResponse) GetHolder() *LockClaim {
 // A LockClaim is one holder of a name, or one waiter.
 type LockClaim struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Who it is, for people.
+	// The name of the holder or waiter, for people.
 	Holder string `protobuf:"bytes,1,opt,name=holder,proto3" json:"holder,omitempty"`
-	// The tag of its owner, which is no secret: it distinguishes claims.
+	// The tag of the owner. It distinguishes claims, and is not secret.
 	Owner string `protobuf:"bytes,2,opt,name=owner,proto3" json:"owner,omitempty"`
-	// It waits, and holds nothing.
+	// This is a waiter, which holds nothing.
 	Waiting bool `protobuf:"varint,3,opt,name=waiting,proto3" json:"waiting,omitempty"`
 	// "exclusive", "shared" or "counted".
 	Mode string `protobuf:"bytes,4,opt,name=mode,proto3" json:"mode,omitempty"`
@@ -322,9 +322,9 @@ type LockClaim struct {
 	Slots *int32 `protobuf:"varint,6,opt,name=slots,proto3,oneof" json:"slots,omitempty"`
 	// The fence of a holder.
 	Fence *uint64 `protobuf:"varint,7,opt,name=fence,proto3,oneof" json:"fence,omitempty"`
-	// Since when it holds the name, or waits.
+	// How long it has held the name, or has waited.
 	Since *durationpb.Duration `protobuf:"bytes,8,opt,name=since,proto3" json:"since,omitempty"`
-	// How long until it ends by itself, unless it is renewed. Absent: it does not.
+	// The time until it ends, unless it is renewed. Absent: it does not end by itself.
 	Left *durationpb.Duration `protobuf:"bytes,9,opt,name=left,proto3" json:"left,omitempty"`
 	// Why, for people.
 	Note *string `protobuf:"bytes,10,opt,name=note,proto3,oneof" json:"note,omitempty"`
@@ -332,7 +332,7 @@ type LockClaim struct {
 	Labels map[string]string `protobuf:"bytes,11,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Data for programs, for callers that may acquire the name.
 	Value []byte `protobuf:"bytes,12,opt,name=value,proto3,oneof" json:"value,omitempty"`
-	// It is a record, such as a result, which is not renewed.
+	// This is a record, such as a stored result. It is not renewed.
 	Kept          bool `protobuf:"varint,13,opt,name=kept,proto3" json:"kept,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -551,8 +551,8 @@ func (x *LocksRenewResponse) GetResults() []*LocksRenewed {
 	return nil
 }
 
-// LocksRenewed is the result of one renewal: held, or lost, or neither. If neither, the lock was
-// not renewed as far as the server knows: try again while the lock is trusted.
+// LocksRenewed is the result of one renewal: held, or lost, or neither. Neither: the server does
+// not know that the lock was renewed. Repeat the call while the lock is trusted.
 type LocksRenewed struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The lock was renewed.
@@ -561,9 +561,9 @@ type LocksRenewed struct {
 	Lost bool `protobuf:"varint,2,opt,name=lost,proto3" json:"lost,omitempty"`
 	// If held: how long the lock may be trusted, counted from sent.
 	ValidFor *durationpb.Duration `protobuf:"bytes,3,opt,name=valid_for,json=validFor,proto3" json:"valid_for,omitempty"`
-	// If held: how many wait for it. It is exact up to 16, and at least that above.
+	// If held: the number of waiters. Above 16 the number is a lower bound.
 	Waiters *int32 `protobuf:"varint,4,opt,name=waiters,proto3,oneof" json:"waiters,omitempty"`
-	// Why it was not renewed. KIND_BROKEN: somebody took the lock, with the text that they gave.
+	// Why it was not renewed. KIND_BROKEN: somebody broke the lock; broken has their reason.
 	Reason        *Reason `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -710,7 +710,8 @@ func (x *LocksReleaseRequest) GetKind() string {
 // LocksReleaseResponse says whether there was something to release.
 type LocksReleaseResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The lock was released, or the caller left the queue. False: neither was there any more.
+	// The lock was released, or the caller left the queue. False: the claim or the queue entry had
+	// already ended.
 	Released      bool `protobuf:"varint,1,opt,name=released,proto3" json:"released,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -854,7 +855,7 @@ func (x *LocksGetResponse) GetLock() *Lock {
 	return nil
 }
 
-// A Lock says who holds a name and who waits for it.
+// A Lock has the holders and the waiters of a name.
 type Lock struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The name.
@@ -952,7 +953,7 @@ type LocksListRequest struct {
 	Prefix string `protobuf:"bytes,1,opt,name=prefix,proto3" json:"prefix,omitempty"`
 	// The kind; empty: all.
 	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
-	// The next of the answer before; empty: from the beginning.
+	// The next of the previous answer; empty: from the beginning.
 	After string `protobuf:"bytes,3,opt,name=after,proto3" json:"after,omitempty"`
 	// How many names: 100 by default, up to 500.
 	Limit         int32 `protobuf:"varint,4,opt,name=limit,proto3" json:"limit,omitempty"`
@@ -1080,9 +1081,10 @@ type LocksBreakRequest struct {
 	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
 	// The kind: "lock" by default.
 	Kind string `protobuf:"bytes,2,opt,name=kind,proto3" json:"kind,omitempty"`
-	// Ends claims whose fence is at most this: those that Get has shown, and never a later one.
+	// Ends claims whose fence is at most this. With a fence that Get has shown, it never ends a later
+	// claim.
 	UpToFence uint64 `protobuf:"varint,3,opt,name=up_to_fence,json=upToFence,proto3" json:"up_to_fence,omitempty"`
-	// Ends all claims, also those without a fence, in place of up_to_fence.
+	// Instead of up_to_fence: ends all claims, also claims without a fence.
 	All bool `protobuf:"varint,4,opt,name=all,proto3" json:"all,omitempty"`
 	// Why, for the holders: up to 256 bytes.
 	Reason        string `protobuf:"bytes,5,opt,name=reason,proto3" json:"reason,omitempty"`
@@ -1255,9 +1257,9 @@ type LocksInfoResponse struct {
 	MaxTtl *durationpb.Duration `protobuf:"bytes,6,opt,name=max_ttl,json=maxTtl,proto3" json:"max_ttl,omitempty"`
 	// The TTL of a lock whose caller gives none.
 	DefaultTtl *durationpb.Duration `protobuf:"bytes,7,opt,name=default_ttl,json=defaultTtl,proto3" json:"default_ttl,omitempty"`
-	// How long one call waits at most.
+	// The longest wait of one call.
 	MaxWait *durationpb.Duration `protobuf:"bytes,8,opt,name=max_wait,json=maxWait,proto3" json:"max_wait,omitempty"`
-	// The server is about to end: it grants nothing.
+	// The server is shutting down: it grants nothing.
 	Draining      bool `protobuf:"varint,9,opt,name=draining,proto3" json:"draining,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

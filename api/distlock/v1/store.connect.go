@@ -50,10 +50,14 @@ const (
 	StoreFeaturesProcedure = "/distlock.v1.Store/Features"
 	// StoreAcquireProcedure is the fully-qualified name of the Store's Acquire RPC.
 	StoreAcquireProcedure = "/distlock.v1.Store/Acquire"
+	// StoreAcquireAllProcedure is the fully-qualified name of the Store's AcquireAll RPC.
+	StoreAcquireAllProcedure = "/distlock.v1.Store/AcquireAll"
 	// StoreRenewProcedure is the fully-qualified name of the Store's Renew RPC.
 	StoreRenewProcedure = "/distlock.v1.Store/Renew"
 	// StoreReleaseProcedure is the fully-qualified name of the Store's Release RPC.
 	StoreReleaseProcedure = "/distlock.v1.Store/Release"
+	// StoreReleaseAllProcedure is the fully-qualified name of the Store's ReleaseAll RPC.
+	StoreReleaseAllProcedure = "/distlock.v1.Store/ReleaseAll"
 	// StoreShowProcedure is the fully-qualified name of the Store's Show RPC.
 	StoreShowProcedure = "/distlock.v1.Store/Show"
 	// StoreListProcedure is the fully-qualified name of the Store's List RPC.
@@ -73,10 +77,16 @@ type StoreClient interface {
 	// Acquire grants or refuses a claim, at once. A refusal is an answer and no error. A caller counts
 	// the TTL of a granted claim from the time at which it sent the call.
 	Acquire(context.Context, *AcquireRequest) (*AcquireResponse, error)
+	// AcquireAll makes attempts for several claims at the same time, each as Acquire does, and returns
+	// one answer for each, in order. They are independent of each other, and take effect in any order.
+	AcquireAll(context.Context, *AcquireAllRequest) (*AcquireAllResponse, error)
 	// Renew gives held claims more time, and returns one answer for each, in order.
 	Renew(context.Context, *RenewRequest) (*RenewResponse, error)
 	// Release ends a claim, or removes a queue entry.
 	Release(context.Context, *ReleaseRequest) (*ReleaseResponse, error)
+	// ReleaseAll ends several claims at the same time, each as Release does, and returns one answer for
+	// each, in order.
+	ReleaseAll(context.Context, *ReleaseAllRequest) (*ReleaseAllResponse, error)
 	// Show returns the live claims on a key, oldest first, then the queue in order.
 	Show(context.Context, *ShowRequest) (*ShowResponse, error)
 	// List returns the live claims and queue entries of all keys with a prefix. Those of one key are
@@ -116,6 +126,12 @@ func NewStoreClient(httpClient connect.HTTPClient, baseURL string, opts ...conne
 			connect.WithSchema(storeMethods.ByName("Acquire")),
 			connect.WithClientOptions(opts...),
 		),
+		acquireAll: connect.NewClient[AcquireAllRequest, AcquireAllResponse](
+			httpClient,
+			baseURL+StoreAcquireAllProcedure,
+			connect.WithSchema(storeMethods.ByName("AcquireAll")),
+			connect.WithClientOptions(opts...),
+		),
 		renew: connect.NewClient[RenewRequest, RenewResponse](
 			httpClient,
 			baseURL+StoreRenewProcedure,
@@ -126,6 +142,12 @@ func NewStoreClient(httpClient connect.HTTPClient, baseURL string, opts ...conne
 			httpClient,
 			baseURL+StoreReleaseProcedure,
 			connect.WithSchema(storeMethods.ByName("Release")),
+			connect.WithClientOptions(opts...),
+		),
+		releaseAll: connect.NewClient[ReleaseAllRequest, ReleaseAllResponse](
+			httpClient,
+			baseURL+StoreReleaseAllProcedure,
+			connect.WithSchema(storeMethods.ByName("ReleaseAll")),
 			connect.WithClientOptions(opts...),
 		),
 		show: connect.NewClient[ShowRequest, ShowResponse](
@@ -163,15 +185,17 @@ func NewStoreClient(httpClient connect.HTTPClient, baseURL string, opts ...conne
 
 // storeClient implements StoreClient.
 type storeClient struct {
-	features *connect.Client[FeaturesRequest, FeaturesResponse]
-	acquire  *connect.Client[AcquireRequest, AcquireResponse]
-	renew    *connect.Client[RenewRequest, RenewResponse]
-	release  *connect.Client[ReleaseRequest, ReleaseResponse]
-	show     *connect.Client[ShowRequest, ShowResponse]
-	list     *connect.Client[ListRequest, ListResponse]
-	watch    *connect.Client[WatchRequest, WatchResponse]
-	_break   *connect.Client[BreakRequest, BreakResponse]
-	inspect  *connect.Client[InspectRequest, InspectResponse]
+	features   *connect.Client[FeaturesRequest, FeaturesResponse]
+	acquire    *connect.Client[AcquireRequest, AcquireResponse]
+	acquireAll *connect.Client[AcquireAllRequest, AcquireAllResponse]
+	renew      *connect.Client[RenewRequest, RenewResponse]
+	release    *connect.Client[ReleaseRequest, ReleaseResponse]
+	releaseAll *connect.Client[ReleaseAllRequest, ReleaseAllResponse]
+	show       *connect.Client[ShowRequest, ShowResponse]
+	list       *connect.Client[ListRequest, ListResponse]
+	watch      *connect.Client[WatchRequest, WatchResponse]
+	_break     *connect.Client[BreakRequest, BreakResponse]
+	inspect    *connect.Client[InspectRequest, InspectResponse]
 }
 
 // Features calls distlock.v1.Store.Features.
@@ -192,6 +216,15 @@ func (c *storeClient) Acquire(ctx context.Context, req *AcquireRequest) (*Acquir
 	return nil, err
 }
 
+// AcquireAll calls distlock.v1.Store.AcquireAll.
+func (c *storeClient) AcquireAll(ctx context.Context, req *AcquireAllRequest) (*AcquireAllResponse, error) {
+	response, err := c.acquireAll.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
 // Renew calls distlock.v1.Store.Renew.
 func (c *storeClient) Renew(ctx context.Context, req *RenewRequest) (*RenewResponse, error) {
 	response, err := c.renew.CallUnary(ctx, connect.NewRequest(req))
@@ -204,6 +237,15 @@ func (c *storeClient) Renew(ctx context.Context, req *RenewRequest) (*RenewRespo
 // Release calls distlock.v1.Store.Release.
 func (c *storeClient) Release(ctx context.Context, req *ReleaseRequest) (*ReleaseResponse, error) {
 	response, err := c.release.CallUnary(ctx, connect.NewRequest(req))
+	if response != nil {
+		return response.Msg, err
+	}
+	return nil, err
+}
+
+// ReleaseAll calls distlock.v1.Store.ReleaseAll.
+func (c *storeClient) ReleaseAll(ctx context.Context, req *ReleaseAllRequest) (*ReleaseAllResponse, error) {
+	response, err := c.releaseAll.CallUnary(ctx, connect.NewRequest(req))
 	if response != nil {
 		return response.Msg, err
 	}
@@ -254,10 +296,16 @@ type StoreHandler interface {
 	// Acquire grants or refuses a claim, at once. A refusal is an answer and no error. A caller counts
 	// the TTL of a granted claim from the time at which it sent the call.
 	Acquire(context.Context, *AcquireRequest) (*AcquireResponse, error)
+	// AcquireAll makes attempts for several claims at the same time, each as Acquire does, and returns
+	// one answer for each, in order. They are independent of each other, and take effect in any order.
+	AcquireAll(context.Context, *AcquireAllRequest) (*AcquireAllResponse, error)
 	// Renew gives held claims more time, and returns one answer for each, in order.
 	Renew(context.Context, *RenewRequest) (*RenewResponse, error)
 	// Release ends a claim, or removes a queue entry.
 	Release(context.Context, *ReleaseRequest) (*ReleaseResponse, error)
+	// ReleaseAll ends several claims at the same time, each as Release does, and returns one answer for
+	// each, in order.
+	ReleaseAll(context.Context, *ReleaseAllRequest) (*ReleaseAllResponse, error)
 	// Show returns the live claims on a key, oldest first, then the queue in order.
 	Show(context.Context, *ShowRequest) (*ShowResponse, error)
 	// List returns the live claims and queue entries of all keys with a prefix. Those of one key are
@@ -293,6 +341,12 @@ func NewStoreHandler(svc StoreHandler, opts ...connect.HandlerOption) (string, h
 		connect.WithSchema(storeMethods.ByName("Acquire")),
 		connect.WithHandlerOptions(opts...),
 	)
+	storeAcquireAllHandler := connect.NewUnaryHandlerSimple(
+		StoreAcquireAllProcedure,
+		svc.AcquireAll,
+		connect.WithSchema(storeMethods.ByName("AcquireAll")),
+		connect.WithHandlerOptions(opts...),
+	)
 	storeRenewHandler := connect.NewUnaryHandlerSimple(
 		StoreRenewProcedure,
 		svc.Renew,
@@ -303,6 +357,12 @@ func NewStoreHandler(svc StoreHandler, opts ...connect.HandlerOption) (string, h
 		StoreReleaseProcedure,
 		svc.Release,
 		connect.WithSchema(storeMethods.ByName("Release")),
+		connect.WithHandlerOptions(opts...),
+	)
+	storeReleaseAllHandler := connect.NewUnaryHandlerSimple(
+		StoreReleaseAllProcedure,
+		svc.ReleaseAll,
+		connect.WithSchema(storeMethods.ByName("ReleaseAll")),
 		connect.WithHandlerOptions(opts...),
 	)
 	storeShowHandler := connect.NewUnaryHandlerSimple(
@@ -341,10 +401,14 @@ func NewStoreHandler(svc StoreHandler, opts ...connect.HandlerOption) (string, h
 			storeFeaturesHandler.ServeHTTP(w, r)
 		case StoreAcquireProcedure:
 			storeAcquireHandler.ServeHTTP(w, r)
+		case StoreAcquireAllProcedure:
+			storeAcquireAllHandler.ServeHTTP(w, r)
 		case StoreRenewProcedure:
 			storeRenewHandler.ServeHTTP(w, r)
 		case StoreReleaseProcedure:
 			storeReleaseHandler.ServeHTTP(w, r)
+		case StoreReleaseAllProcedure:
+			storeReleaseAllHandler.ServeHTTP(w, r)
 		case StoreShowProcedure:
 			storeShowHandler.ServeHTTP(w, r)
 		case StoreListProcedure:
@@ -372,12 +436,20 @@ func (UnimplementedStoreHandler) Acquire(context.Context, *AcquireRequest) (*Acq
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("distlock.v1.Store.Acquire is not implemented"))
 }
 
+func (UnimplementedStoreHandler) AcquireAll(context.Context, *AcquireAllRequest) (*AcquireAllResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("distlock.v1.Store.AcquireAll is not implemented"))
+}
+
 func (UnimplementedStoreHandler) Renew(context.Context, *RenewRequest) (*RenewResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("distlock.v1.Store.Renew is not implemented"))
 }
 
 func (UnimplementedStoreHandler) Release(context.Context, *ReleaseRequest) (*ReleaseResponse, error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("distlock.v1.Store.Release is not implemented"))
+}
+
+func (UnimplementedStoreHandler) ReleaseAll(context.Context, *ReleaseAllRequest) (*ReleaseAllResponse, error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("distlock.v1.Store.ReleaseAll is not implemented"))
 }
 
 func (UnimplementedStoreHandler) Show(context.Context, *ShowRequest) (*ShowResponse, error) {

@@ -181,7 +181,7 @@ func (x WatchResponse_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use WatchResponse_Kind.Descriptor instead.
 func (WatchResponse_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_distlock_v1_store_proto_rawDescGZIP(), []int{19, 0}
+	return file_distlock_v1_store_proto_rawDescGZIP(), []int{25, 0}
 }
 
 // The severity of a finding.
@@ -238,7 +238,7 @@ func (x Finding_Level) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Finding_Level.Descriptor instead.
 func (Finding_Level) EnumDescriptor() ([]byte, []int) {
-	return file_distlock_v1_store_proto_rawDescGZIP(), []int{24, 0}
+	return file_distlock_v1_store_proto_rawDescGZIP(), []int{30, 0}
 }
 
 // A Reason is the detail of every error that a server returns. Only an error with a Reason is an
@@ -637,7 +637,9 @@ type FeaturesResponse struct {
 	// The name of the option of the store that sets the longest TTL.
 	MaxTtlOption string `protobuf:"bytes,13,opt,name=max_ttl_option,json=maxTtlOption,proto3" json:"max_ttl_option,omitempty"`
 	// Acquires at the same time cost less than the same calls one after another.
-	Batch         bool `protobuf:"varint,14,opt,name=batch,proto3" json:"batch,omitempty"`
+	Batch bool `protobuf:"varint,14,opt,name=batch,proto3" json:"batch,omitempty"`
+	// How many calls AcquireAll and ReleaseAll take; 0: the server has neither.
+	MaxCalls      int64 `protobuf:"varint,15,opt,name=max_calls,json=maxCalls,proto3" json:"max_calls,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -768,6 +770,13 @@ func (x *FeaturesResponse) GetBatch() bool {
 		return x.Batch
 	}
 	return false
+}
+
+func (x *FeaturesResponse) GetMaxCalls() int64 {
+	if x != nil {
+		return x.MaxCalls
+	}
+	return 0
 }
 
 // AcquireRequest describes one claim.
@@ -1015,6 +1024,153 @@ func (x *AcquireResponse) GetAgeNs() int64 {
 	return 0
 }
 
+// AcquireAllRequest lists attempts: at most FeaturesResponse.max_calls.
+type AcquireAllRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The attempts.
+	Attempts      []*AcquireRequest `protobuf:"bytes,1,rep,name=attempts,proto3" json:"attempts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AcquireAllRequest) Reset() {
+	*x = AcquireAllRequest{}
+	mi := &file_distlock_v1_store_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AcquireAllRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AcquireAllRequest) ProtoMessage() {}
+
+func (x *AcquireAllRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_distlock_v1_store_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AcquireAllRequest.ProtoReflect.Descriptor instead.
+func (*AcquireAllRequest) Descriptor() ([]byte, []int) {
+	return file_distlock_v1_store_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *AcquireAllRequest) GetAttempts() []*AcquireRequest {
+	if x != nil {
+		return x.Attempts
+	}
+	return nil
+}
+
+// AcquireAllResponse has one answer for each attempt.
+type AcquireAllResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The answers, in the order of the request.
+	Answers       []*Attempted `protobuf:"bytes,1,rep,name=answers,proto3" json:"answers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AcquireAllResponse) Reset() {
+	*x = AcquireAllResponse{}
+	mi := &file_distlock_v1_store_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AcquireAllResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AcquireAllResponse) ProtoMessage() {}
+
+func (x *AcquireAllResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_distlock_v1_store_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AcquireAllResponse.ProtoReflect.Descriptor instead.
+func (*AcquireAllResponse) Descriptor() ([]byte, []int) {
+	return file_distlock_v1_store_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *AcquireAllResponse) GetAnswers() []*Attempted {
+	if x != nil {
+		return x.Answers
+	}
+	return nil
+}
+
+// Attempted is the answer to one attempt: one of its fields.
+type Attempted struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The answer.
+	Answer *AcquireResponse `protobuf:"bytes,1,opt,name=answer,proto3" json:"answer,omitempty"`
+	// Why there is none.
+	Reason        *Reason `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Attempted) Reset() {
+	*x = Attempted{}
+	mi := &file_distlock_v1_store_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Attempted) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Attempted) ProtoMessage() {}
+
+func (x *Attempted) ProtoReflect() protoreflect.Message {
+	mi := &file_distlock_v1_store_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Attempted.ProtoReflect.Descriptor instead.
+func (*Attempted) Descriptor() ([]byte, []int) {
+	return file_distlock_v1_store_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *Attempted) GetAnswer() *AcquireResponse {
+	if x != nil {
+		return x.Answer
+	}
+	return nil
+}
+
+func (x *Attempted) GetReason() *Reason {
+	if x != nil {
+		return x.Reason
+	}
+	return nil
+}
+
 // A Renewal gives a held claim more time.
 type Renewal struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1032,7 +1188,7 @@ type Renewal struct {
 
 func (x *Renewal) Reset() {
 	*x = Renewal{}
-	mi := &file_distlock_v1_store_proto_msgTypes[8]
+	mi := &file_distlock_v1_store_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1044,7 +1200,7 @@ func (x *Renewal) String() string {
 func (*Renewal) ProtoMessage() {}
 
 func (x *Renewal) ProtoReflect() protoreflect.Message {
-	mi := &file_distlock_v1_store_proto_msgTypes[8]
+	mi := &file_distlock_v1_store_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1057,7 +1213,7 @@ func (x *Renewal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Renewal.ProtoReflect.Descriptor instead.
 func (*Renewal) Descriptor() ([]byte, []int) {
-	return file_distlock_v1_store_proto_rawDescGZIP(), []int{8}
+	return file_distlock_v1_store_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Renewal) GetId() *ID {
@@ -1099,7 +1255,7 @@ type RenewRequest struct {
 
 func (x *RenewRequest) Reset() {
 	*x = RenewRequest{}
-	mi := &file_distlock_v1_store_proto_msgTypes[9]
+	mi := &file_distlock_v1_store_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1111,7 +1267,7 @@ func (x *RenewRequest) String() string {
 func (*RenewRequest) ProtoMessage() {}
 
 func (x *RenewRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_distlock_v1_store_proto_msgTypes[9]
+	mi := &file_distlock_v1_store_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1124,7 +1280,7 @@ func (x *RenewRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewRequest.ProtoReflect.Descriptor instead.
 func (*RenewRequest) Descriptor() ([]byte, []int) {
-	return file_distlock_v1_store_proto_rawDescGZIP(), []int{9}
+	return file_distlock_v1_store_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *RenewRequest) GetRenewals() []*Renewal {
@@ -1145,7 +1301,7 @@ type RenewResponse struct {
 
 func (x *RenewResponse) Reset() {
 	*x = RenewResponse{}
-	mi := &file_distlock_v1_store_proto_msgTypes[10]
+	mi := &file_distlock_v1_store_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1157,7 +1313,7 @@ func (x *RenewResponse) String() string {
 func (*RenewResponse) ProtoMessage() {}
 
 func (x *RenewResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_distlock_v1_store_proto_msgTypes[10]
+	mi := &file_distlock_v1_store_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1170,7 +1326,7 @@ func (x *RenewResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RenewResponse.ProtoReflect.Descriptor instead.
 func (*RenewResponse) Descriptor() ([]byte, []int) {
-	return file_distlock_v1_store_proto_rawDescGZIP(), []int{10}
+	return file_distlock_v1_store_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RenewResponse) GetRenewed() []*Renewed {
@@ -1193,7 +1349,7 @@ type Renewed struct {
 
 func (x *Renewed) Reset() {
 	*x = Renewed{}
-	mi := &file_distlock_v1_store_proto_msgTypes[11]
+	mi := &file_distlock_v1_store_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1205,7 +1361,7 @@ func (x *Renewed) String() string {
 func (*Renewed) ProtoMessage() {}
 
 func (x *Renewed) ProtoReflect() protoreflect.Message {
-	mi := &file_distlock_v1_store_proto_msgTypes[11]
+	mi := &file_distlock_v1_store_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1218,7 +1374,7 @@ func (x *Renewed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Renewed.ProtoReflect.Descriptor instead.
 func (*Renewed) Descriptor() ([]byte, []int) {
-	return file_distlock_v1_store_proto_rawDescGZIP(), []int{11}
+	return file_distlock_v1_store_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Renewed) GetBehind() int64 {
@@ -1246,7 +1402,7 @@ type ReleaseRequest struct {
 
 func (x *ReleaseRequest) Reset() {
 	*x = ReleaseRequest{}
-	mi := &file_distlock_v1_store_proto_msgTypes[12]
+	mi := &file_distlock_v1_store_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1258,7 +1414,7 @@ func (x *ReleaseRequest) String() string {
 func (*ReleaseRequest) ProtoMessage() {}
 
 func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_distlock_v1_store_proto_msgTypes[12]
+	mi := &file_distlock_v1_store_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1271,7 +1427,7 @@ func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseRequest) Descriptor() ([]byte, []int) {
-	return file_distlock_v1_store_proto_rawDescGZIP(), []int{12}
+	return file_distlock_v1_store_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ReleaseRequest) GetId() *ID {
@@ -1290,7 +1446,7 @@ type ReleaseResponse struct {
 
 func (x *ReleaseResponse) Reset() {
 	*x = ReleaseResponse{}
-	mi := &file_distlock_v1_store_proto_msgTypes[13]
+	mi := &file_distlock_v1_store_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1302,7 +1458,7 @@ func (x *ReleaseResponse) String() string {
 func (*ReleaseResponse) ProtoMessage() {}
 
 func (x *ReleaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_distlock_v1_store_proto_msgTypes[13]
+	mi := &file_distlock_v1_store_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1315,7 +1471,145 @@ func (x *ReleaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseResponse) Descriptor() ([]byte, []int) {
-	return file_distlock_v1_store_proto_rawDescGZIP(), []int{13}
+	return file_distlock_v1_store_proto_rawDescGZIP(), []int{16}
+}
+
+// ReleaseAllRequest lists claims and queue entries: at most FeaturesResponse.max_calls.
+type ReleaseAllRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The claims and queue entries.
+	Ids           []*ID `protobuf:"bytes,1,rep,name=ids,proto3" json:"ids,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReleaseAllRequest) Reset() {
+	*x = ReleaseAllRequest{}
+	mi := &file_distlock_v1_store_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReleaseAllRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReleaseAllRequest) ProtoMessage() {}
+
+func (x *ReleaseAllRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_distlock_v1_store_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReleaseAllRequest.ProtoReflect.Descriptor instead.
+func (*ReleaseAllRequest) Descriptor() ([]byte, []int) {
+	return file_distlock_v1_store_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *ReleaseAllRequest) GetIds() []*ID {
+	if x != nil {
+		return x.Ids
+	}
+	return nil
+}
+
+// ReleaseAllResponse has one answer for each.
+type ReleaseAllResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The answers, in the order of the request.
+	Answers       []*Released `protobuf:"bytes,1,rep,name=answers,proto3" json:"answers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReleaseAllResponse) Reset() {
+	*x = ReleaseAllResponse{}
+	mi := &file_distlock_v1_store_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReleaseAllResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReleaseAllResponse) ProtoMessage() {}
+
+func (x *ReleaseAllResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_distlock_v1_store_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReleaseAllResponse.ProtoReflect.Descriptor instead.
+func (*ReleaseAllResponse) Descriptor() ([]byte, []int) {
+	return file_distlock_v1_store_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *ReleaseAllResponse) GetAnswers() []*Released {
+	if x != nil {
+		return x.Answers
+	}
+	return nil
+}
+
+// Released is the answer to one release.
+type Released struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Why it was not released; absent: it was.
+	Reason        *Reason `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Released) Reset() {
+	*x = Released{}
+	mi := &file_distlock_v1_store_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Released) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Released) ProtoMessage() {}
+
+func (x *Released) ProtoReflect() protoreflect.Message {
+	mi := &file_distlock_v1_store_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Released.ProtoReflect.Descriptor instead.
+func (*Released) Descriptor() ([]byte, []int) {
+	return file_distlock_v1_store_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *Released) GetReason() *Reason {
+	if x != nil {
+		return x.Reason
+	}
+	return nil
 }
 
 // ShowRequest names a key.
@@ -1329,7 +1623,7 @@ type ShowRequest struct {
 
 func (x *ShowRequest) Reset() {
 	*x = ShowRequest{}
-	mi := &file_distlock_v1_store_proto_msgTypes[14]
+	mi := &file_distlock_v1_store_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1341,7 +1635,7 @@ func (x *ShowRequest) String() string {
 func (*ShowRequest) ProtoMessage() {}
 
 func (x *ShowRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_distlock_v1_store_proto_msgTypes[14]
+	mi := &file_distlock_v1_store_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1354,7 +1648,7 @@ func (x *ShowRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShowRequest.ProtoReflect.Descriptor instead.
 func (*ShowRequest) Descriptor() ([]byte, []int) {
-	return file_distlock_v1_store_proto_rawDescGZIP(), []int{14}
+	return file_distlock_v1_store_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ShowRequest) GetKey() []byte {
@@ -1375,7 +1669,7 @@ type ShowResponse struct {
 
 func (x *ShowResponse) Reset() {
 	*x = ShowResponse{}
-	mi := &file_distlock_v1_store_proto_msgTypes[15]
+	mi := &file_distlock_v1_store_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1387,7 +1681,7 @@ func (x *ShowResponse) String() string {
 func (*ShowResponse) ProtoMessage() {}
 
 func (x *ShowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_distlock_v1_store_proto_msgTypes[15]
+	mi := &file_distlock_v1_store_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1400,7 +1694,7 @@ func (x *ShowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShowResponse.ProtoReflect.Descriptor instead.
 func (*ShowResponse) Descriptor() ([]byte, []int) {
-	return file_distlock_v1_store_proto_rawDescGZIP(), []int{15}
+	return file_distlock_v1_store_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ShowResponse) GetClaims() []*Claim {
@@ -1421,7 +1715,7 @@ type ListRequest struct {
 
 func (x *ListRequest) Reset() {
 	*x = ListRequest{}
-	mi := &file_distlock_v1_store_proto_msgTypes[16]
+	mi := &file_distlock_v1_store_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1433,7 +1727,7 @@ func (x *ListRequest) String() string {
 func (*ListRequest) ProtoMessage() {}
 
 func (x *ListRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_distlock_v1_store_proto_msgTypes[16]
+	mi := &file_distlock_v1_store_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1446,7 +1740,7 @@ func (x *ListRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRequest.ProtoReflect.Descriptor instead.
 func (*ListRequest) Descriptor() ([]byte, []int) {
-	return file_distlock_v1_store_proto_rawDescGZIP(), []int{16}
+	return file_distlock_v1_store_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListRequest) GetPrefix() []byte {
@@ -1467,7 +1761,7 @@ type ListResponse struct {
 
 func (x *ListResponse) Reset() {
 	*x = ListResponse{}
-	mi := &file_distlock_v1_store_proto_msgTypes[17]
+	mi := &file_distlock_v1_store_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1479,7 +1773,7 @@ func (x *ListResponse) String() string {
 func (*ListResponse) ProtoMessage() {}
 
 func (x *ListResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_distlock_v1_store_proto_msgTypes[17]
+	mi := &file_distlock_v1_store_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1492,7 +1786,7 @@ func (x *ListResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListResponse.ProtoReflect.Descriptor instead.
 func (*ListResponse) Descriptor() ([]byte, []int) {
-	return file_distlock_v1_store_proto_rawDescGZIP(), []int{17}
+	return file_distlock_v1_store_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListResponse) GetClaims() []*Claim {
@@ -1516,7 +1810,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_distlock_v1_store_proto_msgTypes[18]
+	mi := &file_distlock_v1_store_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1528,7 +1822,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_distlock_v1_store_proto_msgTypes[18]
+	mi := &file_distlock_v1_store_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1541,7 +1835,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_distlock_v1_store_proto_rawDescGZIP(), []int{18}
+	return file_distlock_v1_store_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *WatchRequest) GetWatch() uint64 {
@@ -1578,7 +1872,7 @@ type WatchResponse struct {
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_distlock_v1_store_proto_msgTypes[19]
+	mi := &file_distlock_v1_store_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1590,7 +1884,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_distlock_v1_store_proto_msgTypes[19]
+	mi := &file_distlock_v1_store_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1603,7 +1897,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_distlock_v1_store_proto_rawDescGZIP(), []int{19}
+	return file_distlock_v1_store_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *WatchResponse) GetWatch() uint64 {
@@ -1656,7 +1950,7 @@ type BreakRequest struct {
 
 func (x *BreakRequest) Reset() {
 	*x = BreakRequest{}
-	mi := &file_distlock_v1_store_proto_msgTypes[20]
+	mi := &file_distlock_v1_store_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1668,7 +1962,7 @@ func (x *BreakRequest) String() string {
 func (*BreakRequest) ProtoMessage() {}
 
 func (x *BreakRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_distlock_v1_store_proto_msgTypes[20]
+	mi := &file_distlock_v1_store_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1681,7 +1975,7 @@ func (x *BreakRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BreakRequest.ProtoReflect.Descriptor instead.
 func (*BreakRequest) Descriptor() ([]byte, []int) {
-	return file_distlock_v1_store_proto_rawDescGZIP(), []int{20}
+	return file_distlock_v1_store_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *BreakRequest) GetKey() []byte {
@@ -1716,7 +2010,7 @@ type BreakResponse struct {
 
 func (x *BreakResponse) Reset() {
 	*x = BreakResponse{}
-	mi := &file_distlock_v1_store_proto_msgTypes[21]
+	mi := &file_distlock_v1_store_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1728,7 +2022,7 @@ func (x *BreakResponse) String() string {
 func (*BreakResponse) ProtoMessage() {}
 
 func (x *BreakResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_distlock_v1_store_proto_msgTypes[21]
+	mi := &file_distlock_v1_store_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1741,7 +2035,7 @@ func (x *BreakResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use BreakResponse.ProtoReflect.Descriptor instead.
 func (*BreakResponse) Descriptor() ([]byte, []int) {
-	return file_distlock_v1_store_proto_rawDescGZIP(), []int{21}
+	return file_distlock_v1_store_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *BreakResponse) GetClaims() []*Claim {
@@ -1760,7 +2054,7 @@ type InspectRequest struct {
 
 func (x *InspectRequest) Reset() {
 	*x = InspectRequest{}
-	mi := &file_distlock_v1_store_proto_msgTypes[22]
+	mi := &file_distlock_v1_store_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1772,7 +2066,7 @@ func (x *InspectRequest) String() string {
 func (*InspectRequest) ProtoMessage() {}
 
 func (x *InspectRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_distlock_v1_store_proto_msgTypes[22]
+	mi := &file_distlock_v1_store_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1785,7 +2079,7 @@ func (x *InspectRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectRequest.ProtoReflect.Descriptor instead.
 func (*InspectRequest) Descriptor() ([]byte, []int) {
-	return file_distlock_v1_store_proto_rawDescGZIP(), []int{22}
+	return file_distlock_v1_store_proto_rawDescGZIP(), []int{28}
 }
 
 // InspectResponse describes the condition of the store: see Info of package driver.
@@ -1807,7 +2101,7 @@ type InspectResponse struct {
 
 func (x *InspectResponse) Reset() {
 	*x = InspectResponse{}
-	mi := &file_distlock_v1_store_proto_msgTypes[23]
+	mi := &file_distlock_v1_store_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1819,7 +2113,7 @@ func (x *InspectResponse) String() string {
 func (*InspectResponse) ProtoMessage() {}
 
 func (x *InspectResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_distlock_v1_store_proto_msgTypes[23]
+	mi := &file_distlock_v1_store_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1832,7 +2126,7 @@ func (x *InspectResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InspectResponse.ProtoReflect.Descriptor instead.
 func (*InspectResponse) Descriptor() ([]byte, []int) {
-	return file_distlock_v1_store_proto_rawDescGZIP(), []int{23}
+	return file_distlock_v1_store_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *InspectResponse) GetIdentity() string {
@@ -1887,7 +2181,7 @@ type Finding struct {
 
 func (x *Finding) Reset() {
 	*x = Finding{}
-	mi := &file_distlock_v1_store_proto_msgTypes[24]
+	mi := &file_distlock_v1_store_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1899,7 +2193,7 @@ func (x *Finding) String() string {
 func (*Finding) ProtoMessage() {}
 
 func (x *Finding) ProtoReflect() protoreflect.Message {
-	mi := &file_distlock_v1_store_proto_msgTypes[24]
+	mi := &file_distlock_v1_store_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1912,7 +2206,7 @@ func (x *Finding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Finding.ProtoReflect.Descriptor instead.
 func (*Finding) Descriptor() ([]byte, []int) {
-	return file_distlock_v1_store_proto_rawDescGZIP(), []int{24}
+	return file_distlock_v1_store_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Finding) GetLevel() Finding_Level {
@@ -1987,7 +2281,7 @@ const file_distlock_v1_store_proto_rawDesc = "" +
 	"\aleft_ns\x18\v \x01(\x03R\x06leftNs\x12\x18\n" +
 	"\awaiting\x18\f \x01(\bR\awaiting\x12\x12\n" +
 	"\x04kept\x18\r \x01(\bR\x04kept\"\x11\n" +
-	"\x0fFeaturesRequest\"\xf3\x02\n" +
+	"\x0fFeaturesRequest\"\x90\x03\n" +
 	"\x10FeaturesResponse\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05fence\x18\x02 \x01(\bR\x05fence\x12\x14\n" +
@@ -2006,7 +2300,8 @@ const file_distlock_v1_store_proto_rawDesc = "" +
 	"\n" +
 	"max_ttl_ns\x18\f \x01(\x03R\bmaxTtlNs\x12$\n" +
 	"\x0emax_ttl_option\x18\r \x01(\tR\fmaxTtlOption\x12\x14\n" +
-	"\x05batch\x18\x0e \x01(\bR\x05batch\"\x97\x02\n" +
+	"\x05batch\x18\x0e \x01(\bR\x05batch\x12\x1b\n" +
+	"\tmax_calls\x18\x0f \x01(\x03R\bmaxCalls\"\x97\x02\n" +
 	"\x0eAcquireRequest\x12\x1f\n" +
 	"\x02id\x18\x01 \x01(\v2\x0f.distlock.v1.IDR\x02id\x12\x16\n" +
 	"\x06weight\x18\x02 \x01(\x03R\x06weight\x12\x14\n" +
@@ -2029,7 +2324,14 @@ const file_distlock_v1_store_proto_rawDesc = "" +
 	"\x06behind\x18\x06 \x01(\x03R\x06behind\x12\x19\n" +
 	"\bretry_ns\x18\a \x01(\x03R\aretryNs\x12,\n" +
 	"\ablocker\x18\b \x01(\v2\x12.distlock.v1.ClaimR\ablocker\x12\x15\n" +
-	"\x06age_ns\x18\t \x01(\x03R\x05ageNs\"z\n" +
+	"\x06age_ns\x18\t \x01(\x03R\x05ageNs\"L\n" +
+	"\x11AcquireAllRequest\x127\n" +
+	"\battempts\x18\x01 \x03(\v2\x1b.distlock.v1.AcquireRequestR\battempts\"F\n" +
+	"\x12AcquireAllResponse\x120\n" +
+	"\aanswers\x18\x01 \x03(\v2\x16.distlock.v1.AttemptedR\aanswers\"n\n" +
+	"\tAttempted\x124\n" +
+	"\x06answer\x18\x01 \x01(\v2\x1c.distlock.v1.AcquireResponseR\x06answer\x12+\n" +
+	"\x06reason\x18\x02 \x01(\v2\x13.distlock.v1.ReasonR\x06reason\"z\n" +
 	"\aRenewal\x12\x1f\n" +
 	"\x02id\x18\x01 \x01(\v2\x0f.distlock.v1.IDR\x02id\x12\x15\n" +
 	"\x06ttl_ns\x18\x02 \x01(\x03R\x05ttlNs\x12\x19\n" +
@@ -2045,7 +2347,13 @@ const file_distlock_v1_store_proto_rawDesc = "" +
 	"\x06reason\x18\x02 \x01(\v2\x13.distlock.v1.ReasonR\x06reason\"1\n" +
 	"\x0eReleaseRequest\x12\x1f\n" +
 	"\x02id\x18\x01 \x01(\v2\x0f.distlock.v1.IDR\x02id\"\x11\n" +
-	"\x0fReleaseResponse\"\x1f\n" +
+	"\x0fReleaseResponse\"6\n" +
+	"\x11ReleaseAllRequest\x12!\n" +
+	"\x03ids\x18\x01 \x03(\v2\x0f.distlock.v1.IDR\x03ids\"E\n" +
+	"\x12ReleaseAllResponse\x12/\n" +
+	"\aanswers\x18\x01 \x03(\v2\x15.distlock.v1.ReleasedR\aanswers\"7\n" +
+	"\bReleased\x12+\n" +
+	"\x06reason\x18\x01 \x01(\v2\x13.distlock.v1.ReasonR\x06reason\"\x1f\n" +
 	"\vShowRequest\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\fR\x03key\":\n" +
 	"\fShowResponse\x12*\n" +
@@ -2090,12 +2398,16 @@ const file_distlock_v1_store_proto_rawDesc = "" +
 	"\x11LEVEL_UNSPECIFIED\x10\x00\x12\f\n" +
 	"\bLEVEL_OK\x10\x01\x12\x11\n" +
 	"\rLEVEL_WARNING\x10\x02\x12\x10\n" +
-	"\fLEVEL_DANGER\x10\x032\xe2\x04\n" +
+	"\fLEVEL_DANGER\x10\x032\x80\x06\n" +
 	"\x05Store\x12G\n" +
 	"\bFeatures\x12\x1c.distlock.v1.FeaturesRequest\x1a\x1d.distlock.v1.FeaturesResponse\x12D\n" +
-	"\aAcquire\x12\x1b.distlock.v1.AcquireRequest\x1a\x1c.distlock.v1.AcquireResponse\x12>\n" +
+	"\aAcquire\x12\x1b.distlock.v1.AcquireRequest\x1a\x1c.distlock.v1.AcquireResponse\x12M\n" +
+	"\n" +
+	"AcquireAll\x12\x1e.distlock.v1.AcquireAllRequest\x1a\x1f.distlock.v1.AcquireAllResponse\x12>\n" +
 	"\x05Renew\x12\x19.distlock.v1.RenewRequest\x1a\x1a.distlock.v1.RenewResponse\x12D\n" +
-	"\aRelease\x12\x1b.distlock.v1.ReleaseRequest\x1a\x1c.distlock.v1.ReleaseResponse\x12;\n" +
+	"\aRelease\x12\x1b.distlock.v1.ReleaseRequest\x1a\x1c.distlock.v1.ReleaseResponse\x12M\n" +
+	"\n" +
+	"ReleaseAll\x12\x1e.distlock.v1.ReleaseAllRequest\x1a\x1f.distlock.v1.ReleaseAllResponse\x12;\n" +
 	"\x04Show\x12\x18.distlock.v1.ShowRequest\x1a\x19.distlock.v1.ShowResponse\x12=\n" +
 	"\x04List\x12\x18.distlock.v1.ListRequest\x1a\x19.distlock.v1.ListResponse0\x01\x12B\n" +
 	"\x05Watch\x12\x19.distlock.v1.WatchRequest\x1a\x1a.distlock.v1.WatchResponse(\x010\x01\x12>\n" +
@@ -2115,36 +2427,42 @@ func file_distlock_v1_store_proto_rawDescGZIP() []byte {
 }
 
 var file_distlock_v1_store_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
-var file_distlock_v1_store_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
+var file_distlock_v1_store_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_distlock_v1_store_proto_goTypes = []any{
-	(Reason_Kind)(0),         // 0: distlock.v1.Reason.Kind
-	(WatchResponse_Kind)(0),  // 1: distlock.v1.WatchResponse.Kind
-	(Finding_Level)(0),       // 2: distlock.v1.Finding.Level
-	(*Reason)(nil),           // 3: distlock.v1.Reason
-	(*ID)(nil),               // 4: distlock.v1.ID
-	(*Meta)(nil),             // 5: distlock.v1.Meta
-	(*Claim)(nil),            // 6: distlock.v1.Claim
-	(*FeaturesRequest)(nil),  // 7: distlock.v1.FeaturesRequest
-	(*FeaturesResponse)(nil), // 8: distlock.v1.FeaturesResponse
-	(*AcquireRequest)(nil),   // 9: distlock.v1.AcquireRequest
-	(*AcquireResponse)(nil),  // 10: distlock.v1.AcquireResponse
-	(*Renewal)(nil),          // 11: distlock.v1.Renewal
-	(*RenewRequest)(nil),     // 12: distlock.v1.RenewRequest
-	(*RenewResponse)(nil),    // 13: distlock.v1.RenewResponse
-	(*Renewed)(nil),          // 14: distlock.v1.Renewed
-	(*ReleaseRequest)(nil),   // 15: distlock.v1.ReleaseRequest
-	(*ReleaseResponse)(nil),  // 16: distlock.v1.ReleaseResponse
-	(*ShowRequest)(nil),      // 17: distlock.v1.ShowRequest
-	(*ShowResponse)(nil),     // 18: distlock.v1.ShowResponse
-	(*ListRequest)(nil),      // 19: distlock.v1.ListRequest
-	(*ListResponse)(nil),     // 20: distlock.v1.ListResponse
-	(*WatchRequest)(nil),     // 21: distlock.v1.WatchRequest
-	(*WatchResponse)(nil),    // 22: distlock.v1.WatchResponse
-	(*BreakRequest)(nil),     // 23: distlock.v1.BreakRequest
-	(*BreakResponse)(nil),    // 24: distlock.v1.BreakResponse
-	(*InspectRequest)(nil),   // 25: distlock.v1.InspectRequest
-	(*InspectResponse)(nil),  // 26: distlock.v1.InspectResponse
-	(*Finding)(nil),          // 27: distlock.v1.Finding
+	(Reason_Kind)(0),           // 0: distlock.v1.Reason.Kind
+	(WatchResponse_Kind)(0),    // 1: distlock.v1.WatchResponse.Kind
+	(Finding_Level)(0),         // 2: distlock.v1.Finding.Level
+	(*Reason)(nil),             // 3: distlock.v1.Reason
+	(*ID)(nil),                 // 4: distlock.v1.ID
+	(*Meta)(nil),               // 5: distlock.v1.Meta
+	(*Claim)(nil),              // 6: distlock.v1.Claim
+	(*FeaturesRequest)(nil),    // 7: distlock.v1.FeaturesRequest
+	(*FeaturesResponse)(nil),   // 8: distlock.v1.FeaturesResponse
+	(*AcquireRequest)(nil),     // 9: distlock.v1.AcquireRequest
+	(*AcquireResponse)(nil),    // 10: distlock.v1.AcquireResponse
+	(*AcquireAllRequest)(nil),  // 11: distlock.v1.AcquireAllRequest
+	(*AcquireAllResponse)(nil), // 12: distlock.v1.AcquireAllResponse
+	(*Attempted)(nil),          // 13: distlock.v1.Attempted
+	(*Renewal)(nil),            // 14: distlock.v1.Renewal
+	(*RenewRequest)(nil),       // 15: distlock.v1.RenewRequest
+	(*RenewResponse)(nil),      // 16: distlock.v1.RenewResponse
+	(*Renewed)(nil),            // 17: distlock.v1.Renewed
+	(*ReleaseRequest)(nil),     // 18: distlock.v1.ReleaseRequest
+	(*ReleaseResponse)(nil),    // 19: distlock.v1.ReleaseResponse
+	(*ReleaseAllRequest)(nil),  // 20: distlock.v1.ReleaseAllRequest
+	(*ReleaseAllResponse)(nil), // 21: distlock.v1.ReleaseAllResponse
+	(*Released)(nil),           // 22: distlock.v1.Released
+	(*ShowRequest)(nil),        // 23: distlock.v1.ShowRequest
+	(*ShowResponse)(nil),       // 24: distlock.v1.ShowResponse
+	(*ListRequest)(nil),        // 25: distlock.v1.ListRequest
+	(*ListResponse)(nil),       // 26: distlock.v1.ListResponse
+	(*WatchRequest)(nil),       // 27: distlock.v1.WatchRequest
+	(*WatchResponse)(nil),      // 28: distlock.v1.WatchResponse
+	(*BreakRequest)(nil),       // 29: distlock.v1.BreakRequest
+	(*BreakResponse)(nil),      // 30: distlock.v1.BreakResponse
+	(*InspectRequest)(nil),     // 31: distlock.v1.InspectRequest
+	(*InspectResponse)(nil),    // 32: distlock.v1.InspectResponse
+	(*Finding)(nil),            // 33: distlock.v1.Finding
 }
 var file_distlock_v1_store_proto_depIdxs = []int32{
 	0,  // 0: distlock.v1.Reason.kind:type_name -> distlock.v1.Reason.Kind
@@ -2152,41 +2470,52 @@ var file_distlock_v1_store_proto_depIdxs = []int32{
 	4,  // 2: distlock.v1.AcquireRequest.id:type_name -> distlock.v1.ID
 	5,  // 3: distlock.v1.AcquireRequest.meta:type_name -> distlock.v1.Meta
 	6,  // 4: distlock.v1.AcquireResponse.blocker:type_name -> distlock.v1.Claim
-	4,  // 5: distlock.v1.Renewal.id:type_name -> distlock.v1.ID
-	11, // 6: distlock.v1.RenewRequest.renewals:type_name -> distlock.v1.Renewal
-	14, // 7: distlock.v1.RenewResponse.renewed:type_name -> distlock.v1.Renewed
-	3,  // 8: distlock.v1.Renewed.reason:type_name -> distlock.v1.Reason
-	4,  // 9: distlock.v1.ReleaseRequest.id:type_name -> distlock.v1.ID
-	6,  // 10: distlock.v1.ShowResponse.claims:type_name -> distlock.v1.Claim
-	6,  // 11: distlock.v1.ListResponse.claims:type_name -> distlock.v1.Claim
-	4,  // 12: distlock.v1.WatchRequest.id:type_name -> distlock.v1.ID
-	1,  // 13: distlock.v1.WatchResponse.kind:type_name -> distlock.v1.WatchResponse.Kind
-	6,  // 14: distlock.v1.BreakResponse.claims:type_name -> distlock.v1.Claim
-	27, // 15: distlock.v1.InspectResponse.findings:type_name -> distlock.v1.Finding
-	2,  // 16: distlock.v1.Finding.level:type_name -> distlock.v1.Finding.Level
-	7,  // 17: distlock.v1.Store.Features:input_type -> distlock.v1.FeaturesRequest
-	9,  // 18: distlock.v1.Store.Acquire:input_type -> distlock.v1.AcquireRequest
-	12, // 19: distlock.v1.Store.Renew:input_type -> distlock.v1.RenewRequest
-	15, // 20: distlock.v1.Store.Release:input_type -> distlock.v1.ReleaseRequest
-	17, // 21: distlock.v1.Store.Show:input_type -> distlock.v1.ShowRequest
-	19, // 22: distlock.v1.Store.List:input_type -> distlock.v1.ListRequest
-	21, // 23: distlock.v1.Store.Watch:input_type -> distlock.v1.WatchRequest
-	23, // 24: distlock.v1.Store.Break:input_type -> distlock.v1.BreakRequest
-	25, // 25: distlock.v1.Store.Inspect:input_type -> distlock.v1.InspectRequest
-	8,  // 26: distlock.v1.Store.Features:output_type -> distlock.v1.FeaturesResponse
-	10, // 27: distlock.v1.Store.Acquire:output_type -> distlock.v1.AcquireResponse
-	13, // 28: distlock.v1.Store.Renew:output_type -> distlock.v1.RenewResponse
-	16, // 29: distlock.v1.Store.Release:output_type -> distlock.v1.ReleaseResponse
-	18, // 30: distlock.v1.Store.Show:output_type -> distlock.v1.ShowResponse
-	20, // 31: distlock.v1.Store.List:output_type -> distlock.v1.ListResponse
-	22, // 32: distlock.v1.Store.Watch:output_type -> distlock.v1.WatchResponse
-	24, // 33: distlock.v1.Store.Break:output_type -> distlock.v1.BreakResponse
-	26, // 34: distlock.v1.Store.Inspect:output_type -> distlock.v1.InspectResponse
-	26, // [26:35] is the sub-list for method output_type
-	17, // [17:26] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	9,  // 5: distlock.v1.AcquireAllRequest.attempts:type_name -> distlock.v1.AcquireRequest
+	13, // 6: distlock.v1.AcquireAllResponse.answers:type_name -> distlock.v1.Attempted
+	10, // 7: distlock.v1.Attempted.answer:type_name -> distlock.v1.AcquireResponse
+	3,  // 8: distlock.v1.Attempted.reason:type_name -> distlock.v1.Reason
+	4,  // 9: distlock.v1.Renewal.id:type_name -> distlock.v1.ID
+	14, // 10: distlock.v1.RenewRequest.renewals:type_name -> distlock.v1.Renewal
+	17, // 11: distlock.v1.RenewResponse.renewed:type_name -> distlock.v1.Renewed
+	3,  // 12: distlock.v1.Renewed.reason:type_name -> distlock.v1.Reason
+	4,  // 13: distlock.v1.ReleaseRequest.id:type_name -> distlock.v1.ID
+	4,  // 14: distlock.v1.ReleaseAllRequest.ids:type_name -> distlock.v1.ID
+	22, // 15: distlock.v1.ReleaseAllResponse.answers:type_name -> distlock.v1.Released
+	3,  // 16: distlock.v1.Released.reason:type_name -> distlock.v1.Reason
+	6,  // 17: distlock.v1.ShowResponse.claims:type_name -> distlock.v1.Claim
+	6,  // 18: distlock.v1.ListResponse.claims:type_name -> distlock.v1.Claim
+	4,  // 19: distlock.v1.WatchRequest.id:type_name -> distlock.v1.ID
+	1,  // 20: distlock.v1.WatchResponse.kind:type_name -> distlock.v1.WatchResponse.Kind
+	6,  // 21: distlock.v1.BreakResponse.claims:type_name -> distlock.v1.Claim
+	33, // 22: distlock.v1.InspectResponse.findings:type_name -> distlock.v1.Finding
+	2,  // 23: distlock.v1.Finding.level:type_name -> distlock.v1.Finding.Level
+	7,  // 24: distlock.v1.Store.Features:input_type -> distlock.v1.FeaturesRequest
+	9,  // 25: distlock.v1.Store.Acquire:input_type -> distlock.v1.AcquireRequest
+	11, // 26: distlock.v1.Store.AcquireAll:input_type -> distlock.v1.AcquireAllRequest
+	15, // 27: distlock.v1.Store.Renew:input_type -> distlock.v1.RenewRequest
+	18, // 28: distlock.v1.Store.Release:input_type -> distlock.v1.ReleaseRequest
+	20, // 29: distlock.v1.Store.ReleaseAll:input_type -> distlock.v1.ReleaseAllRequest
+	23, // 30: distlock.v1.Store.Show:input_type -> distlock.v1.ShowRequest
+	25, // 31: distlock.v1.Store.List:input_type -> distlock.v1.ListRequest
+	27, // 32: distlock.v1.Store.Watch:input_type -> distlock.v1.WatchRequest
+	29, // 33: distlock.v1.Store.Break:input_type -> distlock.v1.BreakRequest
+	31, // 34: distlock.v1.Store.Inspect:input_type -> distlock.v1.InspectRequest
+	8,  // 35: distlock.v1.Store.Features:output_type -> distlock.v1.FeaturesResponse
+	10, // 36: distlock.v1.Store.Acquire:output_type -> distlock.v1.AcquireResponse
+	12, // 37: distlock.v1.Store.AcquireAll:output_type -> distlock.v1.AcquireAllResponse
+	16, // 38: distlock.v1.Store.Renew:output_type -> distlock.v1.RenewResponse
+	19, // 39: distlock.v1.Store.Release:output_type -> distlock.v1.ReleaseResponse
+	21, // 40: distlock.v1.Store.ReleaseAll:output_type -> distlock.v1.ReleaseAllResponse
+	24, // 41: distlock.v1.Store.Show:output_type -> distlock.v1.ShowResponse
+	26, // 42: distlock.v1.Store.List:output_type -> distlock.v1.ListResponse
+	28, // 43: distlock.v1.Store.Watch:output_type -> distlock.v1.WatchResponse
+	30, // 44: distlock.v1.Store.Break:output_type -> distlock.v1.BreakResponse
+	32, // 45: distlock.v1.Store.Inspect:output_type -> distlock.v1.InspectResponse
+	35, // [35:46] is the sub-list for method output_type
+	24, // [24:35] is the sub-list for method input_type
+	24, // [24:24] is the sub-list for extension type_name
+	24, // [24:24] is the sub-list for extension extendee
+	0,  // [0:24] is the sub-list for field type_name
 }
 
 func init() { file_distlock_v1_store_proto_init() }
@@ -2194,14 +2523,14 @@ func file_distlock_v1_store_proto_init() {
 	if File_distlock_v1_store_proto != nil {
 		return
 	}
-	file_distlock_v1_store_proto_msgTypes[8].OneofWrappers = []any{}
+	file_distlock_v1_store_proto_msgTypes[11].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_distlock_v1_store_proto_rawDesc), len(file_distlock_v1_store_proto_rawDesc)),
 			NumEnums:      3,
-			NumMessages:   25,
+			NumMessages:   31,
 			NumExtensions: 0,
 			NumServices:   1,
 		},
