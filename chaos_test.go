@@ -280,7 +280,7 @@ func (r *run) leftovers(t *testing.T, when string) {
 // a reader, from the grant to the end of each hold, with the weight that the claim has at the time.
 func TestLease_Downgrade_history(t *testing.T) {
 	grants, lowered := 0, 0
-	for seed := range uint64(100) {
+	for seed := range uint64(few(100)) {
 		var rec *history.Recorder
 		synctest.Test(t, func(t *testing.T) {
 			rec = history.New()
@@ -371,7 +371,7 @@ func hold(t *testing.T, rec *history.Recorder, client string, l *distlock.Locker
 // TestSemaphore_chaos lets processes with bad links contend for slots of any weight. Both checkers
 // know weights: at no moment do the trusted leases have more slots than the semaphore.
 func TestSemaphore_chaos(t *testing.T) {
-	histories := uint64(*seeds) / 2
+	histories := uint64(few(*seeds)) / 2
 	var sum totals
 	for seed := *firstSeed; seed < *firstSeed+histories; seed++ {
 		size := int64(1 + seed%5)
@@ -525,7 +525,7 @@ func (w *world) keys() []int { return w.rng.Perm(6)[:2+w.rng.IntN(2)] }
 // Tasks that acquire locks of all kinds in the same order never wait in a cycle, however long they
 // wait.
 func TestDeadlock_noFalseAlarm(t *testing.T) {
-	notices, runs := 0, *seeds*5/2
+	notices, runs := 0, few(*seeds*5/2)
 	for seed := range uint64(runs) {
 		inBubble(t, func(t *testing.T, g *gate) {
 			w := newWorld(t, g, seed)
@@ -551,7 +551,7 @@ func TestDeadlock_noFalseAlarm(t *testing.T) {
 
 // A cycle through a semaphore is no deadlock while a task that can continue holds a slot.
 func TestDeadlock_noFalseAlarm_semaphore(t *testing.T) {
-	notices, runs := 0, *seeds*5/2
+	notices, runs := 0, few(*seeds*5/2)
 	for seed := range uint64(runs) {
 		inBubble(t, func(t *testing.T, g *gate) {
 			w := newWorld(t, g, seed)
@@ -591,7 +591,7 @@ func TestDeadlock_noFalseAlarm_semaphore(t *testing.T) {
 // Tasks that acquire locks of all kinds in random order wait in cycles of all kinds. Each reported
 // deadlock is a true one, and all tasks end.
 func TestDeadlock_chaos(t *testing.T) {
-	deadlocks, runs := 0, *seeds*3/4
+	deadlocks, runs := 0, few(*seeds*3/4)
 	for seed := range uint64(runs) {
 		inBubble(t, func(t *testing.T, g *gate) {
 			w := newWorld(t, g, seed)

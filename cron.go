@@ -20,7 +20,7 @@ type Cron struct {
 	overlap bool
 }
 
-// CronOptions are the options of a Cron. The zero value is good.
+// CronOptions are the options of a [Cron]. The zero value is good.
 type CronOptions struct {
 	// Keep is how long a fire is remembered after its job has ended: longer than the clocks of the
 	// schedulers can differ. 0 means 1 h.
@@ -31,7 +31,7 @@ type CronOptions struct {
 	Overlap bool
 }
 
-// Cron returns a Cron; nil for o is the zero CronOptions. The error is [errors.ErrUnsupported] if
+// Cron returns a Cron; nil for o is the zero [CronOptions]. The error is [errors.ErrUnsupported] if
 // the store cannot keep a record.
 func (l *Locker) Cron(o *CronOptions, opts ...Option) (*Cron, error) {
 	if o == nil {
@@ -74,8 +74,8 @@ func (c *Cron) Run(ctx context.Context, name string, fire time.Time, f func(ctx 
 	}
 	key := name + "@" + fire.UTC().Format(time.RFC3339Nano)
 	own, once := false, *c.once
-	// A job that failed, or panicked, has run: a late scheduler must not run it again. The error does
-	// not show that: a job may return the error of another job, which could not begin.
+	// A job that failed, or panicked, has run: a late scheduler must not run it again. The error
+	// does not show that: a job may return the error of another job, which could not begin.
 	once.o.Failures = func(error) bool { return ran }
 	_, err = once.Do(ctx, key, func(ctx context.Context) (struct{}, error) {
 		own = true

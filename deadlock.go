@@ -24,7 +24,7 @@ import (
 // queue and stores values. On other stores the calls wait until their contexts end.
 var ErrDeadlock = errors.New("distlock: deadlock")
 
-// A DeadlockError says who waits for whom. It is ErrDeadlock.
+// A DeadlockError says who waits for whom. It is [ErrDeadlock].
 type DeadlockError struct {
 	Kind  Kind
 	Name  string // of the lock
@@ -49,18 +49,18 @@ func (p Task) String() string {
 }
 
 func (e *DeadlockError) Error() string {
-	var parts []string
+	var texts []string
 	for _, p := range e.Cycle {
-		parts = append(parts, p.String())
+		texts = append(texts, p.String())
 	}
-	if len(parts) == 1 {
-		parts[0] += ": it waits for itself"
+	if len(texts) == 1 {
+		texts[0] += ": it waits for itself"
 	}
-	return "distlock: deadlock: " + strings.Join(parts, "; ")
+	return "distlock: deadlock: " + strings.Join(texts, "; ")
 }
 
-// Report returns the same as Error for a terminal: on several lines, with how long each task holds
-// and waits.
+// Report returns the same as [DeadlockError.Error] for a terminal: on several lines, with how long
+// each task holds and waits.
 func (e *DeadlockError) Report() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "deadlock: %d wait for each other\n", len(e.Cycle))
@@ -86,7 +86,7 @@ func (e *DeadlockError) Report() string {
 	return b.String()
 }
 
-// Is makes a DeadlockError an ErrDeadlock.
+// Is makes a DeadlockError an [ErrDeadlock].
 func (e *DeadlockError) Is(target error) bool { return target == ErrDeadlock }
 
 // Waits starts to look for a deadlock while a call waits, unless its context holds no leases, the

@@ -48,9 +48,9 @@
 // # What is promised
 //
 //   - A lease is trusted only while no store that keeps time can have granted the lock to another.
-//     Trust counts from before the request was sent, by the local clock, with a margin. [Lease.Err],
-//     [Lease.Valid], [Lease.Done] and [Lease.Context] report its end without a call of the store, and
-//     before another can be granted the lock.
+//     Trust counts from before the request was sent, by the local clock, with a margin.
+//     [Lease.Err], [Lease.Valid], [Lease.Done] and [Lease.Context] report its end without a call of
+//     the store, and before another can be granted the lock.
 //   - Fences of exclusive leases of one name rise strictly, across release, expiry and restart.
 //   - First come, first served where the store can queue: among processes tenure by tenure, among
 //     the goroutines of a process one by one.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"iter"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -107,7 +108,7 @@ func (e *Election) stand(ctx context.Context, name string, lead func(ctx context
 		switch {
 		case err == nil:
 			failed, stood = 0, true
-			err = e.serve(ctx, lease, lead)
+			err = e.runTerm(ctx, lease, lead)
 			if err != nil {
 				return err
 			}
@@ -125,17 +126,17 @@ func (e *Election) stand(ctx context.Context, name string, lead func(ctx context
 	}
 }
 
-// serve serves one term. It returns nil if the candidate is to stand again.
-func (e *Election) serve(ctx context.Context, lease *Lease, lead func(context.Context, *Term) error) (err error) {
+// runTerm runs one term. It returns nil if the candidate is to stand again.
+func (e *Election) runTerm(ctx context.Context, lease *Lease, lead func(context.Context, *Term) error) (err error) {
 	if !lease.q.BeginWork() {
 		_ = lease.Unlock(ctx)
 		return nil // the Locker was closed meanwhile
 	}
-	office, leave := context.WithCancelCause(ctx)
+	office, resign := context.WithCancelCause(ctx)
 	term := lease.Context(office)
 	var wg sync.WaitGroup
 	defer func() {
-		leave(ErrReleased)
+		resign(ErrReleased)
 		wg.Wait()
 		_ = lease.Unlock(ctx) // observers get the error; the term has ended in any case
 		switch {
@@ -144,12 +145,12 @@ func (e *Election) serve(ctx context.Context, lease *Lease, lead func(context.Co
 			err = errors.Join(err, context.Cause(ctx))
 		}
 	}()
-	// Every term is a claim of its own, and never handed off in memory: its number is the fence that
-	// the store shows.
+	// Every term is a claim of its own, and never handed off in memory: its number is the fence
+	// that the store shows.
 	if lease.q.Pin() != nil || e.outranked(term, lease) {
 		return nil
 	}
-	wg.Go(func() { e.listen(term, lease, leave) })
+	wg.Go(func() { e.listen(term, lease, resign) })
 	err = lead(term, &Term{lease})
 	if term.Err() != nil && ctx.Err() == nil {
 		return nil // the term had ended, so the error of lead does not end Run
@@ -158,8 +159,8 @@ func (e *Election) serve(ctx context.Context, lease *Lease, lead func(context.Co
 }
 
 // listen ends a term when a preferred candidate waits.
-func (e *Election) listen(ctx context.Context, lease *Lease, leave context.CancelCauseFunc) {
-	tick := time.NewTicker(lease.r.opt.ttl / 3) // as often as the store tells whether anybody waits
+func (e *Election) listen(ctx context.Context, lease *Lease, resign context.CancelCauseFunc) {
+	tick := time.NewTicker(lease.r.opt.ttl / 3) // as often as the store reports whether anybody waits
 	defer tick.Stop()
 	for {
 		select {
@@ -167,7 +168,7 @@ func (e *Election) listen(ctx context.Context, lease *Lease, leave context.Cance
 			return
 		case <-tick.C:
 			if e.outranked(ctx, lease) {
-				leave(ErrStepDown)
+				resign(ErrStepDown)
 				return
 			}
 		}
@@ -179,7 +180,8 @@ func (e *Election) outranked(ctx context.Context, lease *Lease) bool {
 	if lease.r.opt.preferred || !e.l.features.Queue || !lease.Wanted() {
 		return false
 	}
-	// A candidate of this process has no entry in the store, since the leader is of this process too.
+	// A candidate of this process has no entry in the store, since the leader is of this process
+	// too.
 	if lease.q.AnyWaiter(func(c *queue.Call) bool { return c.Caller.(*caller).opt.preferred }) {
 		return true
 	}
@@ -187,12 +189,7 @@ func (e *Election) outranked(ctx context.Context, lease *Lease) bool {
 	if err != nil {
 		return false // the next read may show it
 	}
-	for _, c := range claims {
-		if c.Waiting && c.Meta[preferKey] != "" {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(claims, func(c driver.Claim) bool { return c.Waiting && c.Meta[preferKey] != "" })
 }
 
 // A Term is one period of leadership.
@@ -270,9 +267,9 @@ func (e *Election) Leader(ctx context.Context, name string) (Leader, error) {
 }
 
 // Observe yields the leader under a name, and again whenever the leader or its value changes; the
-// zero Leader if nobody leads. It reads the store when the store notifies it that a term ended, and
-// otherwise after the pauses of [Backoff]: once a second by default. It does not see what changed
-// and changed back between two reads.
+// zero [Leader] if nobody leads. It reads the store when the store notifies it that a term ended,
+// and otherwise after the pauses of [Backoff]: once a second by default. It does not see what
+// changed and changed back between two reads.
 //
 // An error says that the store does not answer. It is yielded once, and Observe continues. Observe
 // ends with ctx, or after an error that is permanent.

@@ -115,7 +115,7 @@ type ArgumentError struct {
 
 func (e *ArgumentError) Error() string { return "distlock: invalid " + e.What + ": " + e.Why }
 
-// Is makes an ArgumentError an ErrInvalid.
+// Is makes an ArgumentError an [ErrInvalid].
 func (e *ArgumentError) Is(target error) bool { return target == ErrInvalid }
 
 func invalid(what, format string, args ...any) error {
@@ -161,7 +161,7 @@ func (e *HeldError) Error() string {
 	return b.String()
 }
 
-// Is makes a HeldError an ErrHeld.
+// Is makes a HeldError an [ErrHeld].
 func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 
 // A LostError says why a lease was lost. It is [ErrLost], and [ErrMaxHold] if that was the reason.

@@ -222,7 +222,7 @@ func quoteTTL(ctx context.Context, locker *distlock.Locker) error {
 }
 
 func quoteFixed(ctx context.Context, locker *distlock.Locker) error {
-	// Three times the longest run. Nothing is renewed: the lock of a run that hangs ends after that.
+	// Three times the longest run. Nothing is renewed: then the lock of a run that hangs ends.
 	return locker.Do(ctx, "thumbnail/7", report, distlock.TTL(30*time.Second), distlock.NoRenewal())
 }
 

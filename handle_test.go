@@ -12,9 +12,11 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"github.com/distlock/distlock"
 	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/store/mem"
 )
 
 // given acquires a lock and returns its handle.
@@ -578,4 +580,87 @@ func TestParseFence(t *testing.T) {
 			t.Errorf("%q: %d, %v", s, got, err)
 		}
 	}
+}
+
+// FuzzParseHandle checks that an accepted handle attaches to the claim that it names, and that the
+// error of a refused one does not show its text.
+func FuzzParseHandle(f *testing.F) {
+	l, err := distlock.New(mem.New())
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() { _ = l.Close(f.Context()) })
+	for _, name := range []string{"x", "~x", "<>&", strings.Repeat("é", 127)} {
+		f.Add(given(f, l, name).Secret())
+	}
+	for _, text := range []string{
+		"dlh1.", "dlh1.e30", distlock.Handle{}.Secret(),
+		"dlh1.eyJrIjoiYCIsIm8iOiJ0X8009yIsIm0iOiJleGNsdXNpdmUiLCJ0Ijo0MzA0MzA0MzA0CX0",
+		"0",
+		"dlh1.eyJrIjoift10Iiwi000iOjY0fX",
+		"dlh1.eyJrIjoiw77Cq8O0w77Cq8O0w77Cq8O0w77Cq8O0w77Cq8O0w77Cq8O0w77Cq8O0w77Cq8O0w77Cq8O0w77Cq" +
+			"8O0w77Cq72008200720077C0820077C0820077C0820077C0820077C08200000002007200720077C0820077C082" +
+			"0077C0820077C0820077Cq820077Cq820077Cq820077Cq820077Cq820077Cq820077Cq820077Cq820077Cq8200" +
+			"77Cq820077Cq820077Cq820077Cq820077Cq820077Cq820077Cq820077Cq820070iLCAiYCI6MCB9",
+	} {
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		h, err := distlock.ParseHandle(text)
+		if err != nil {
+			if invalidWhat(err) != "handle" || len(err.Error()) > 120 {
+				t.Errorf("error %v", err)
+			}
+			if rest := strings.TrimPrefix(text, "dlh1."); len(rest) > 8 && strings.Contains(err.Error(), rest) {
+				t.Errorf("the message shows the text: %v", err)
+			}
+			return
+		}
+		if h.Name() == "" || h.TTL() < 100*time.Millisecond || h.TTL() > 24*time.Hour || h.Fence() >= 1<<53 {
+			t.Errorf("%v with TTL %v", h, h.TTL())
+		}
+		again, err := distlock.ParseHandle(h.Secret())
+		if err != nil || again.Secret() != h.Secret() || again.String() != h.String() {
+			t.Errorf("%v was parsed as %v: %v", h, again, err)
+		}
+		if lease, err := l.Attach(t.Context(), h); err == nil {
+			_ = lease.Extend(t.Context(), time.Hour)
+			if _, err := lease.Detach(t.Context()); err != nil { // for the next input
+				t.Error(err)
+			}
+		} else if !errors.Is(err, distlock.ErrLost) {
+			t.Errorf("attach: %v", err)
+		}
+	})
+}
+
+// FuzzParseProof checks that a proof and a fence have one meaning, and a fence only one form.
+func FuzzParseProof(f *testing.F) {
+	for _, s := range []string{"1;exclusive;x", "9007199254740991;shared;a%2Fb", "0;counted;x", "01;exclusive;x", "1;exclusive;a+b", "1;exclusive;~lead%2Fx", "1;exclusive;~~x", ";;", "1", "-1", "1e3",
+		"1;shared;", "1;shared;%00%00", "1;;", "1;shared;++",
+		"1;shared;" + strings.Repeat("0", 256), "1;shared;" + strings.Repeat("0", 76) + "\xff" + strings.Repeat("0", 13)} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		if n, err := distlock.ParseFence(s); err == nil {
+			if n == 0 || n >= 1<<53 || s[0] < '1' || s[0] > '9' || len(s) > 16 {
+				t.Errorf("%q is %d", s, n)
+			}
+		} else if n != 0 || invalidWhat(err) != "fence" {
+			t.Errorf("%q: %d, %v", s, n, err)
+		}
+		p, err := distlock.ParseProof(s)
+		if err != nil {
+			if p != (distlock.Proof{}) || invalidWhat(err) != "proof" || len(err.Error()) > 400 {
+				t.Errorf("%q: %+v, %v", s, p, err)
+			}
+			return
+		}
+		if p.Fence == 0 || p.Fence >= 1<<53 || strings.TrimSpace(p.Name) == "" || !utf8.ValidString(p.Name) {
+			t.Errorf("%q is %+v", s, p)
+		}
+		if prefix := string(p.Mode) + ";"; !strings.Contains(s, prefix) {
+			t.Errorf("%q is of mode %s", s, p.Mode)
+		}
+	})
 }

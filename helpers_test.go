@@ -23,6 +23,14 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// few returns n, or a quarter of it with -short: the race detector makes virtual time slow.
+func few(n int) int {
+	if testing.Short() {
+		return max(n/4, 1)
+	}
+	return n
+}
+
 // errCut is an error of a store that leaves the outcome unknown.
 var errCut = errors.New("connection cut")
 

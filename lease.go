@@ -14,13 +14,14 @@ import (
 // in the background. All methods may be called by many goroutines at once.
 //
 // The nil *Lease, which [FromContext] returns for a context without a lease, and the zero Lease
-// hold nothing, as if they were released: Err, Unlock and Extend return [ErrReleased], Done is
-// closed, and Fence is 0, which every guard refuses.
+// hold nothing, as if they were released: [Lease.Err], [Lease.Unlock] and [Lease.Extend] return
+// [ErrReleased], [Lease.Done] is closed, and [Lease.Fence] is 0, which every guard refuses.
 //
 // A lease is lost when it could not be renewed in time, when the store reports that it is gone, or
-// when its [MaxHold] is reached. Done, Err and the contexts report the loss before the store can
-// grant the lock to another. But a goroutine or a whole process can be paused at any moment, and
-// act without a look at its lease. Only the fence stops that, if the resource checks it.
+// when its [MaxHold] is reached. [Lease.Done], [Lease.Err] and the contexts report the loss before
+// the store can grant the lock to another. But a goroutine or a whole process can be paused at any
+// moment, and act without a look at its lease. Only the fence stops that, if the resource checks
+// it.
 type Lease struct {
 	q *queue.Lease
 	r *request
@@ -119,8 +120,8 @@ func (l *Lease) Ensure(ctx context.Context, d time.Duration) error {
 	if ctx == nil {
 		return errNilContext
 	}
-	if err := l.Err(); err != nil {
-		return err
+	if lost := l.Err(); lost != nil {
+		return lost
 	}
 	hold := l.q.Hold()
 	if hold.Trusted(d) {
@@ -136,8 +137,8 @@ func (l *Lease) Ensure(ctx context.Context, d time.Duration) error {
 	call, cancel := context.WithTimeout(ctx, min(queue.CallLimit, hold.Left()/3))
 	defer cancel()
 	err := hold.Ensure(call, d)
-	if over := l.Err(); over != nil {
-		return over
+	if lost := l.Err(); lost != nil {
+		return lost
 	}
 	switch {
 	case err != nil:
@@ -190,8 +191,8 @@ func (l *Lease) Extend(ctx context.Context, d time.Duration) error {
 	if err == nil {
 		return nil
 	}
-	if over := l.Err(); over != nil {
-		return over
+	if lost := l.Err(); lost != nil {
+		return lost
 	}
 	return l.r.failed("extend", err)
 }

@@ -37,7 +37,7 @@ func (e *LimitError) Error() string {
 	return s
 }
 
-// Is makes a LimitError an ErrLimited.
+// Is makes a LimitError an [ErrLimited].
 func (e *LimitError) Is(target error) bool { return target == ErrLimited }
 
 // Unwrap returns the reason.
@@ -306,7 +306,8 @@ func (m *Limiter) takeShare(ctx context.Context, r *request, weight int64) (shar
 	if err != nil {
 		return share{}, m.limited(r.name, err)
 	}
-	// Trust ends before the claim does. A pass that is spent a window before that counts for a window.
+	// Trust ends before the claim does. A pass that is spent a window before that counts for a
+	// window.
 	s := share{lease.ID(), weight, m.l.clock.Now() + lease.Hold().Left() - m.window}
 	return s, lease.Detach(ctx)
 }

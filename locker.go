@@ -26,8 +26,8 @@ type Locker struct {
 	self     string        // the name that Ping locks
 }
 
-// New returns a Locker on a store. The options are the defaults of its calls. The caller closes the
-// store, after the Locker.
+// New returns a [Locker] on a store. The options are the defaults of its calls. The caller closes
+// the store, after the Locker.
 func New(store driver.Store, opts ...Option) (*Locker, error) {
 	// A nil pointer in an interface is the usual trace of an error that was ignored when the store
 	// was made.
@@ -128,11 +128,11 @@ func (l *Locker) Ping(ctx context.Context) error {
 	if err != nil {
 		return nameless(err)
 	}
-	leave := l.queue.Enter()
-	if leave == nil {
+	exit := l.queue.Enter()
+	if exit == nil {
 		return ErrClosed
 	}
-	defer leave()
+	defer exit()
 	err = l.queue.Behind(ctx, l.queue.Grace(&r.Call), func() error { return lease.Unlock(ctx) })
 	if err == queue.ErrNoAnswer { //nolint:errorlint // this very one: that of the lease is wrapped
 		err = lease.q.Unanswered()

@@ -15,8 +15,8 @@ import (
 )
 
 // Leases are the leases of several names. They end together: Unlock releases all, and if one is
-// lost, Err, Done and the contexts report it for all. Each lease has a fence of its own: a resource
-// checks the fence of its name.
+// lost, [Leases.Err], [Leases.Done] and the contexts report it for all. Each lease has a fence of
+// its own: a resource checks the fence of its name.
 type Leases struct {
 	all  []*Lease // in the order in which they were acquired
 	done func() <-chan struct{}
@@ -114,11 +114,11 @@ func (s *Leases) undo(ctx context.Context, l *Locker, why error) error {
 	if len(s.all) == 0 {
 		return why
 	}
-	leave := l.queue.Enter()
-	if leave == nil {
+	exit := l.queue.Enter()
+	if exit == nil {
 		return why
 	}
-	defer leave()
+	defer exit()
 	err := l.queue.Behind(ctx, func() time.Duration { return setGrace }, func() error { return s.discard(ctx) })
 	if err == queue.ErrNoAnswer { //nolint:errorlint // this very one: those of leases are wrapped
 		err = &OpError{Op: "release", Kind: KindLock, Name: s.all[0].r.name, Unknown: true, Err: err}
@@ -171,12 +171,7 @@ func (s *Leases) Err() error {
 
 // Valid reports whether all leases are held and will be for d from now: see [Lease.Valid].
 func (s *Leases) Valid(d time.Duration) bool {
-	for _, lease := range s.all {
-		if !lease.Valid(d) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(s.all, func(l *Lease) bool { return !l.Valid(d) })
 }
 
 // Ensure makes sure that all leases are held for d from now: see [Lease.Ensure].
@@ -199,7 +194,7 @@ func (s *Leases) Done() <-chan struct{} { return s.done() }
 func (s *Leases) watch() <-chan struct{} { return s.Context(context.Background()).Done() }
 
 // Context returns a context for the work under all locks: it ends with parent, and as soon as one
-// of the leases does. See Lease.Context.
+// of the leases does. See [Lease.Context].
 func (s *Leases) Context(parent context.Context) context.Context {
 	for _, lease := range s.all {
 		parent = lease.Context(parent)
@@ -208,7 +203,7 @@ func (s *Leases) Context(parent context.Context) context.Context {
 }
 
 // Unlock gives all locks back, in the reverse of the order in which they were taken. It returns nil
-// if all were held until now, and otherwise what Lease.Unlock returns of those that were not. It
+// if all were held until now, and otherwise what [Lease.Unlock] returns of those that were not. It
 // may be called again.
 func (s *Leases) Unlock(ctx context.Context) error {
 	if ctx == nil {

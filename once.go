@@ -12,9 +12,9 @@ import (
 )
 
 var (
-	// ErrNotRecorded says that the function ran, and that its result may not be stored: a later caller
-	// may run it again. The result is returned with the error, which also has the reason: [ErrLost],
-	// [ErrUnknown] or [ErrTooLarge].
+	// ErrNotRecorded says that the function ran, and that its result may not be stored: a later
+	// caller may run it again. The result is returned with the error, which also has the reason:
+	// [ErrLost], [ErrUnknown] or [ErrTooLarge].
 	ErrNotRecorded = errors.New("distlock: result not recorded")
 
 	// ErrTooLarge is the [ErrNotRecorded] of a result of more than 64 KiB. Nothing was stored.
@@ -52,8 +52,8 @@ type Once[T any] struct {
 // OnceOptions are the options of a [Once]. The zero value is good.
 type OnceOptions[T any] struct {
 	// Failures reports whether an error of the function is remembered: then later callers get a
-	// [*PastError]. Nil remembers none, and the next caller runs the function again. A panic is passed
-	// as [ErrPanicked], and continues after that.
+	// [*PastError]. Nil remembers none, and the next caller runs the function again. A panic is
+	// passed as [ErrPanicked], and continues after that.
 	Failures func(err error) bool
 
 	Encode func(T) ([]byte, error) // nil: JSON
@@ -61,7 +61,7 @@ type OnceOptions[T any] struct {
 }
 
 // NewOnce returns a [Once] that remembers results for keep, at most 400 days. Nil for o is the zero
-// OnceOptions; the options are the defaults of its calls. The error is [errors.ErrUnsupported] if
+// [OnceOptions]; the options are the defaults of its calls. The error is [errors.ErrUnsupported] if
 // the store cannot keep a record.
 func NewOnce[T any](l *Locker, keep time.Duration, o *OnceOptions[T], opts ...Option) (*Once[T], error) {
 	opts, err := l.kindOptions(names.Once, opts)
@@ -96,7 +96,7 @@ func NewOnce[T any](l *Locker, keep time.Duration, o *OnceOptions[T], opts ...Op
 // a panic leave nothing behind.
 //
 // If the store does not answer the recording, Do repeats it while the lease can be trusted; if ctx
-// has ended or the Locker is closed, for as long as [Lease.Unlock] would. Then it returns the
+// has ended or the [Locker] is closed, for as long as [Lease.Unlock] would. Then it returns the
 // result with [ErrNotRecorded].
 //
 // An error is [ErrNotAcquired] if and only if this call did not run f. A remembered result comes

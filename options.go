@@ -34,7 +34,7 @@ const (
 )
 
 // An Option changes how a lock is acquired and kept. Options of [New] are the defaults of that
-// Locker, those of the constructor of a kind are the defaults of its calls, and options of a call
+// [Locker], those of the constructor of a kind are the defaults of its calls, and options of a call
 // hold for that call. Of two that set the same, the later one counts. A nil Option changes nothing.
 //
 // An option without an effect on a call or a constructor is refused there with [ErrInvalid]. As a
@@ -63,6 +63,47 @@ type options struct {
 	onClose      []func() // of New only
 }
 
+// An optionSet says which options were given to a call or to a constructor, and are no defaults.
+type optionSet uint16
+
+const (
+	givenTTL optionSet = 1 << iota
+	givenMaxWait
+	givenMaxAttempts
+	givenBackoff
+	givenMaxHold
+	givenMinHold
+	givenLockDelay
+	givenWeight
+	givenNoRenewal
+	givenExact
+	givenPreferred
+	givenHolder
+	givenValue
+	givenMeta
+	givenOnClose
+
+	givenWaiting = givenMaxWait | givenMaxAttempts | givenBackoff
+)
+
+var optionNames = [...]string{
+	"TTL", "MaxWait", "MaxAttempts", "Backoff", "MaxHold", "MinHold", "LockDelay", "Weight", "NoRenewal", "Exact",
+	"Preferred", "Holder", "Value", "Meta", "OnClose",
+}
+
+// without are the options without an effect on the calls of a kind.
+var without = map[names.Kind]optionSet{
+	names.Lock:      givenWeight | givenExact | givenPreferred | givenOnClose,
+	names.Semaphore: givenExact | givenPreferred | givenOnClose,
+	names.RateLimit: givenTTL | givenMaxHold | givenMinHold | givenLockDelay | givenNoRenewal | givenPreferred | givenOnClose,
+	names.Once:      givenWeight | givenExact | givenPreferred | givenOnClose,
+	names.Election:  givenWeight | givenExact | givenMaxWait | givenMaxAttempts | givenOnClose,
+}
+
+// withoutAttach are the options without an effect on Attach: the claim is there already.
+const withoutAttach = givenTTL | givenWaiting | givenMinHold | givenLockDelay | givenWeight | givenExact | givenPreferred |
+	givenHolder | givenValue | givenMeta | givenOnClose
+
 // TTL sets how long the store keeps a lease after each renewal: 30 s by default, 100 ms to
 // 24 h. If a holder dies, the next one gets the lock after at most this time. A lease is renewed
 // after about a third of its TTL, so a short TTL costs round trips, and is lost sooner when the
@@ -85,8 +126,9 @@ func checkTTL(d time.Duration) error {
 // does not wait. By default the context alone bounds the wait.
 //
 // MaxWait is for a lock that is held, not for a store that is down: if the store fails at the first
-// attempt, the call returns ErrUnavailable or ErrUnknown at once, so that a wrong password shows.
-// If it fails later, while the call waits in the queue, it is tried again until the wait ends.
+// attempt, the call returns [ErrUnavailable] or [ErrUnknown] at once, so that a wrong password
+// shows. If it fails later, while the call waits in the queue, it is tried again until the wait
+// ends.
 func MaxWait(d time.Duration) Option {
 	return func(o *options) error {
 		o.wait, o.given = d, o.given|givenMaxWait
@@ -98,11 +140,10 @@ func MaxWait(d time.Duration) Option {
 // between. After the last attempt the call returns the reason, for instance a [HeldError]. By
 // default the number of attempts is not bounded.
 //
-// MaxAttempts(3), Backoff(200*time.Millisecond, 200*time.Millisecond) is a retry count of 3 with a
-// retry delay of 200 ms in other libraries. A lock that becomes free after 300 ms is acquired. An
-// attempt that comes earlier than its pause, because the store sent a notification, does not
-// count. Behind another call of the same process, attempts are counted without a call of the
-// store.
+// MaxAttempts(3), Backoff(200*time.Millisecond, 200*time.Millisecond) is a retry count of 3 with
+// a retry delay of 200 ms in other libraries. A lock that becomes free after 300 ms is acquired. An
+// attempt that comes earlier than its pause, because the store sent a notification, does not count.
+// Behind another call of the same process, attempts are counted without a call of the store.
 func MaxAttempts(n int) Option {
 	return func(o *options) error {
 		o.maxAttempts, o.paced, o.given = n, true, o.given|givenMaxAttempts
@@ -280,7 +321,7 @@ func Observe(o Observer) Option {
 	}
 }
 
-// OnClose has [Locker.Close] call f at its end, when all leases were released: for a Locker that
+// OnClose has [Locker.Close] call f at its end, when all leases were released: for a [Locker] that
 // owns its store. Several functions are called in the order of their options. Calls of the Locker
 // that only read the store may still be under way. f must not call Close. It is an option of [New]
 // only.

@@ -3,12 +3,14 @@ package distlock_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"github.com/distlock/distlock"
 	"github.com/distlock/distlock/driver"
@@ -249,7 +251,7 @@ func TestOption_waitForEver(t *testing.T) {
 		l := lockerOn(t, w)
 		got := make(chan error, 1)
 		go func() { got <- errOf(l.Lock(t.Context(), "x", distlock.MaxWait(math.MaxInt64))) }()
-		time.Sleep(24 * time.Hour)
+		time.Sleep(time.Duration(few(24)) * time.Hour)
 		select {
 		case err := <-got:
 			t.Fatalf("gave up: %v", err)
@@ -638,4 +640,174 @@ func TestName_distinct(t *testing.T) {
 			t.Errorf("%q: %v %v", name, why, err)
 		}
 	}
+}
+
+// An option without an effect is refused, with its name, by every call and constructor that it is
+// given to. As a default of New it is ignored. docs/kinds.md has the same table.
+func TestOption_withoutEffect(t *testing.T) {
+	opts := map[string]distlock.Option{
+		"TTL": distlock.TTL(time.Minute), "MaxWait": distlock.MaxWait(time.Second), "MaxAttempts": distlock.MaxAttempts(2),
+		"Backoff": distlock.Backoff(time.Second, time.Second), "MaxHold": distlock.MaxHold(time.Hour), "MinHold": distlock.MinHold(time.Second),
+		"LockDelay": distlock.LockDelay(time.Second), "Weight": distlock.Weight(1), "NoRenewal": distlock.NoRenewal(), "Exact": distlock.Exact(),
+		"Preferred": distlock.Preferred(), "RequireFence": distlock.RequireFence(), "Holder": distlock.Holder("me"),
+		"Value": distlock.Value([]byte("v")), "Meta": distlock.Meta("k", "v"), "Note": distlock.Note("n"), "Observe": distlock.Observe(func(context.Context, distlock.Event) {}),
+		"OnClose": distlock.OnClose(func() {}),
+	}
+	const waiting, keeping = "MaxWait MaxAttempts Backoff", "TTL MaxHold MinHold LockDelay NoRenewal"
+	none := func(context.Context) error { return nil }
+	lead := func(context.Context, *distlock.Term) error { return errCut }
+	type taker = func(ctx context.Context, l *distlock.Locker, opts ...distlock.Option) error
+	calls := map[string]struct {
+		take    taker
+		refuses string
+	}{
+		"Lock": {func(ctx context.Context, l *distlock.Locker, opts ...distlock.Option) error {
+			return l.Do(ctx, "x", none, opts...)
+		}, "Weight Exact Preferred OnClose"},
+		"TryLock": {func(ctx context.Context, l *distlock.Locker, opts ...distlock.Option) error {
+			return errOf(l.TryDo(ctx, "y", none, opts...))
+		}, waiting + " Weight Exact Preferred OnClose"},
+		"Attach": {func(ctx context.Context, l *distlock.Locker, opts ...distlock.Option) error {
+			return errOf(l.Attach(ctx, given(t, l, fmt.Sprintf("%p", l)), opts...))
+		}, waiting + " TTL MinHold LockDelay Weight Exact Preferred Holder Value Meta Note OnClose"},
+		"Semaphore": {func(_ context.Context, l *distlock.Locker, opts ...distlock.Option) error {
+			return errOf(l.Semaphore(2, opts...))
+		}, "Exact Preferred OnClose"},
+		"Limiter": {func(_ context.Context, l *distlock.Locker, opts ...distlock.Option) error {
+			return errOf(l.Limiter(2, time.Minute, opts...))
+		}, keeping + " Preferred OnClose"},
+		"NewOnce": {func(_ context.Context, l *distlock.Locker, opts ...distlock.Option) error {
+			return errOf(distlock.NewOnce[int](l, time.Minute, nil, opts...))
+		}, "Weight Exact Preferred OnClose"},
+		"Cron": {func(_ context.Context, l *distlock.Locker, opts ...distlock.Option) error {
+			return errOf(l.Cron(nil, opts...))
+		}, waiting + " Weight Exact Preferred OnClose"},
+		"Election": {func(_ context.Context, l *distlock.Locker, opts ...distlock.Option) error {
+			return errOf(l.Election(opts...))
+		}, "MaxWait MaxAttempts Weight Exact OnClose"},
+		"Election.Run": {func(ctx context.Context, l *distlock.Locker, opts ...distlock.Option) error {
+			e, err := l.Election()
+			wants(t, err, nil)
+			if err = e.Run(ctx, "e", lead, opts...); errors.Is(err, errCut) {
+				return nil
+			}
+			return err
+		}, "MaxWait MaxAttempts Weight Exact OnClose"},
+		"TryAcquire, defaults of the semaphore": {func(ctx context.Context, l *distlock.Locker, opts ...distlock.Option) error {
+			s, err := l.Semaphore(2, opts...)
+			if err == nil {
+				_, err = s.TryDo(ctx, "s", none)
+			}
+			return err
+		}, "Exact Preferred OnClose"},
+	}
+	for call, c := range calls {
+		for name, opt := range opts {
+			t.Run(call+" "+name, func(t *testing.T) {
+				inBubble(t, func(t *testing.T, g *gate) {
+					ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+					defer cancel()
+					err := c.take(ctx, g.locker(t), opt)
+					if !slices.Contains(strings.Fields(c.refuses), name) {
+						wants(t, err, nil)
+					} else if wantInvalid(t, err, "option"); name != "Note" && !strings.Contains(err.Error(), name) {
+						t.Error(err)
+					}
+					wants(t, c.take(ctx, g.locker(t, opt)), nil)
+				})
+			})
+		}
+	}
+}
+
+// FuzzName checks that a name is refused with a reason, or is a lock of its own: listings return it
+// unchanged, and no other name is the same lock.
+func FuzzName(f *testing.F) {
+	for name := range badNames {
+		if len(name) < 300 {
+			f.Add(name, "x")
+		}
+	}
+	for _, pair := range [][2]string{{"a", "a/"}, {"~a", "~~a"}, {"~sem/a", "sem/a"}, {"é", "e\u0301"}, {"a", "A"}, {"{a}", "a"}, {"%41", "A"}, {"0", "!"}, {"a", "a"}} {
+		f.Add(pair[0], pair[1])
+	}
+	f.Fuzz(func(t *testing.T, a, b string) {
+		l := lockerOn(t, mem.New())
+		var good []string
+		for _, name := range []string{a, b} {
+			lease, err := l.TryLock(t.Context(), name)
+			switch {
+			case err == nil:
+				good = append(good, name)
+				if lease.Name() != name || !utf8.ValidString(name) || strings.TrimSpace(name) == "" || len(name) > 255 {
+					t.Errorf("%q was taken as %q", name, lease.Name())
+				}
+				p, err := distlock.ParseProof(lease.Proof())
+				if err != nil || p.Name != name {
+					t.Errorf("the proof of %q is of %q: %v", name, p.Name, err)
+				}
+			case errors.Is(err, distlock.ErrHeld):
+				if a != b {
+					t.Errorf("%q and %q are the same", a, b)
+				}
+			case invalidWhat(err) == "name":
+				wantPlain(t, strings.ReplaceAll(err.Error(), "x", "y")) // the names may consist of x's
+			default:
+				t.Errorf("%q: %v", name, err)
+			}
+		}
+		for _, name := range good {
+			found := 0
+			for c, err := range l.List(t.Context(), distlock.KindAny, name) {
+				if err != nil || c.Kind != distlock.KindLock || !strings.HasPrefix(c.Name, name) {
+					t.Errorf("%q: %+v %v", name, c, err)
+				}
+				if c.Name == name {
+					found++
+				}
+			}
+			if found != 1 {
+				t.Errorf("%q was found %d times", name, found)
+			}
+		}
+	})
+}
+
+// FuzzDurations checks that durations are refused with a reason, or are obeyed.
+func FuzzDurations(f *testing.F) {
+	for _, d := range []int64{-1 << 63, -1, 0, 1, 1e6, 99e6, 1e8, 3e10, 864e11, 864e11 + 1, 1<<63 - 1} {
+		f.Add(d, d, d, d)
+		f.Add(int64(3e10), int64(1e9), d, int64(1e9))
+	}
+	f.Add(int64(100000012), int64(99999836), int64(100000006), int64(99999937))
+	f.Add(int64(3e10), int64(1e9), int64(58), int64(999999978))
+	f.Fuzz(func(t *testing.T, ttl, minHold, maxHold, delay int64) {
+		synctest.Test(t, func(t *testing.T) { // virtual time: a TTL may be as short as 100 ms
+			const day = 24 * time.Hour
+			a, b, c, d := time.Duration(ttl), time.Duration(minHold), time.Duration(maxHold), time.Duration(delay)
+			w := newGate()
+			l := lockerOn(t, w)
+			lease, err := l.TryLock(t.Context(), "x", distlock.TTL(a), distlock.MinHold(b), distlock.MaxHold(c), distlock.LockDelay(d))
+			good := a >= 100*time.Millisecond && a <= day && b > 0 && b <= day && c > 0 && c <= day && d >= 0 && d <= day
+			if !good {
+				if !errors.Is(err, distlock.ErrInvalid) || w.count("") > 0 {
+					t.Errorf("TTL %v, shortest hold %v, longest %v, delay %v: %v", a, b, c, d, err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			why, _ := l.Status(t.Context(), distlock.KindLock, "x")
+			if left := why.Holders[0].Left; left > a+d || left < a+d-10*time.Second {
+				t.Errorf("%v left of %v and %v", left, a, d)
+			}
+			if until := lease.Until(); time.Until(until) > min(a, c) {
+				t.Errorf("trusted until %v", until)
+			}
+			if err := lease.Extend(t.Context(), d); (err == nil) != (d >= 100*time.Millisecond) && !errors.Is(err, distlock.ErrLost) {
+				t.Errorf("extended by %v: %v", d, err)
+			}
+		})
+	})
 }

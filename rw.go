@@ -33,8 +33,9 @@ func (l *Locker) TryRLock(ctx context.Context, name string, opts ...Option) (*Le
 // its [MaxHold] continues.
 //
 // An error leaves nothing behind, unless it is [ErrUnknown]: the lock is released. The error is
-// [ErrLost] if the lease was lost before or meanwhile, [ErrClosed] if the Locker was closed
-// meanwhile, and [ErrInvalid], with the lease as it was, if Lock or TryLock did not make it.
+// [ErrLost] if the lease was lost before or meanwhile, [ErrClosed] if the [Locker] was closed
+// meanwhile, and [ErrInvalid], with the lease as it was, if [Locker.Lock] or [Locker.TryLock] did
+// not make it.
 func (l *Lease) Downgrade(ctx context.Context) (*Lease, error) {
 	if ctx == nil {
 		return nil, errNilContext

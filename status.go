@@ -15,7 +15,7 @@ import (
 
 // A Kind is a kind of lock. More may be added. The names of one kind have nothing to do with those
 // of another. Within a kind they are shared: two Limiters of one name share their passes, and two
-// Onces their results, whatever their types. A Cron also takes the plain lock of the name of its
+// Onces their results, whatever their types. A [Cron] also takes the plain lock of the name of its
 // job.
 type Kind string
 
@@ -205,28 +205,28 @@ func (s Status) ByKind() (all []Status) {
 // String returns a text of one line, or of one for each kind.
 func (s Status) String() string {
 	if s.Kind == KindAny && !s.Free() {
-		var lines []string
+		var texts []string
 		for _, one := range s.ByKind() {
-			lines = append(lines, one.String())
+			texts = append(texts, one.String())
 		}
-		return strings.Join(lines, "\n")
+		return strings.Join(texts, "\n")
 	}
 	name := s.Kind.title(s.Name)
 	if s.Free() {
 		return name + " is free"
 	}
-	var parts []string
+	var texts []string
 	for i, c := range s.Holders {
 		if i == maxHolders {
-			parts = append(parts, fmt.Sprintf("and by %d others", len(s.Holders)-i))
+			texts = append(texts, fmt.Sprintf("and by %d others", len(s.Holders)-i))
 			break
 		}
-		parts = append(parts, c.String())
+		texts = append(texts, c.String())
 	}
-	if len(parts) == 0 {
-		parts = append(parts, "held by nobody")
+	if len(texts) == 0 {
+		texts = append(texts, "held by nobody")
 	}
-	return fmt.Sprintf("%s is %s; %d in the queue", name, strings.Join(parts, ", "), len(s.Waiters))
+	return fmt.Sprintf("%s is %s; %d in the queue", name, strings.Join(texts, ", "), len(s.Waiters))
 }
 
 // maxHolders is how many holders of one name the text of a Status has.

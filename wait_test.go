@@ -815,7 +815,7 @@ func TestLocker_Lock_cancelledBeforeAnother(t *testing.T) {
 // A ctx of a lease ends together with the lease. The Locker must not block when it looks at such a
 // ctx, because the ctx looks at the lease.
 func TestLocker_Lock_underLostLease(t *testing.T) {
-	for range 50 {
+	for range few(50) {
 		inBubble(t, func(t *testing.T, g *gate) {
 			must(t)(g.locker(t).Lock(t.Context(), "taken", distlock.TTL(time.Hour)))
 			var calls []*call
