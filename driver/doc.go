@@ -54,7 +54,7 @@
 //
 // A store does not retry, because the library does:
 //
-//   - it returns an error of the first Acquire to its caller;
+//   - it returns an error of the first [Store.Acquire] to its caller;
 //   - an owner that is waiting attempts again after ErrUnavailable and after an unknown outcome;
 //   - a renewal is attempted again while the claim is trusted;
 //   - a release is attempted again for some seconds.
@@ -71,10 +71,10 @@
 // longer, never shorter: a store with a coarse clock rounds up. The caller counts from the moment
 // before it sent the call, and stops trusting a claim before the store may end it.
 //
-// Acquire, Renew, Release and Break of one key take effect one after the other. A store that
-// renews without the lock of the key needs an Acquire that counts a claim as live while its
-// renewal is in progress. A renewal that returned nil excludes other owners until the new end,
-// even if it was committed after the old end.
+// [Store.Acquire], [Store.Renew], [Store.Release] and [Break] of one key take effect one after the
+// other. A store that renews without the lock of the key needs an Acquire that counts a claim as
+// live while its renewal is in progress. A renewal that returned nil excludes other owners until
+// the new end, even if it was committed after the old end.
 //
 // # Acquire, step by step
 //
@@ -136,10 +136,10 @@
 // before the owner's entry, or, if the owner has no entry, while there is any entry at all. A claim
 // that is already held is not in the queue.
 //
-// The store wakes the watcher of the head, and no other, if it has the verb Watch, whenever the
+// The store wakes the watcher of the head, and no other, if it has the verb [Watch], whenever the
 // head might be granted: after a release, a lowered weight, a withdrawn entry, or a grant that
 // leaves capacity. A claim that becomes a record wakes all waiters, since all may read it. The end
-// of a TTL need not wake a waiter: the head got the time of its next attempt in Result.Retry.
+// of a TTL need not wake a waiter: the head got the time of its next attempt in [Result].Retry.
 //
 // A store may grant the head its claim at the moment of a release, before the head attempts again.
 // The TTL of such a claim is the time that was left of the queue entry, and no more. The head's
@@ -172,8 +172,8 @@
 //   - Fold, trim or interpret keys. Two keys are the same if their bytes are the same, and every
 //     byte string is a key.
 //   - Leave anything behind for good on an idle key. It is enough to clean up during later calls,
-//     on any key. The suite gives a store two seconds and 64 pairs of Acquire and Release on
-//     another key to remove the remains of ten keys.
+//     on any key. The suite gives a store two seconds and 64 pairs of Acquire and Release
+//     on another key to remove the remains of ten keys.
 //
 // # Closing a store
 //

@@ -28,13 +28,13 @@ const (
 	// one hour.
 	MaxAhead uint64 = 3600 * 1e6
 
-	// MaxKey is the longest key in bytes. MaxValue is the longest value in bytes: 64 KiB of a
+	// MaxKey is the longest key in bytes. [MaxValue] is the longest value in bytes: 64 KiB of a
 	// user's value, and one byte for its type.
 	MaxKey   = 512
 	MaxValue = 64<<10 + 1
 
-	// MaxOwner is the longest owner in bytes, and MaxHolder the longest holder and the longest
-	// task. MaxMeta is the total of all keys and values of Meta. The library sends far less.
+	// MaxOwner is the longest owner in bytes, and [MaxHolder] the longest holder and the longest
+	// task. [MaxMeta] is the total of all keys and values of Meta. The library sends far less.
 	MaxOwner  = 1024
 	MaxHolder = 1024
 	MaxMeta   = 16 << 10
@@ -242,7 +242,7 @@ type BrokenError struct{ Reason string }
 
 func (e *BrokenError) Error() string { return fmt.Sprintf("driver: broken: %q", e.Reason) }
 
-// Is makes a BrokenError an ErrNotHeld.
+// Is makes a BrokenError an [ErrNotHeld].
 func (e *BrokenError) Is(target error) bool { return target == ErrNotHeld }
 
 // Tag returns the public form of an owner: 8 hex digits of its hash. A Tag distinguishes owners
@@ -252,9 +252,9 @@ func Tag(owner string) string {
 	return hex.EncodeToString(h[:4])
 }
 
-// Validate returns an error that is ErrInvalid if r breaks a rule that holds for every store, or
-// needs a feature that f does not declare. Stores call it first in Acquire. It does not check how
-// far a Floor is ahead: see [MaxAhead].
+// Validate returns an error that is [ErrInvalid] if r breaks a rule that holds for every store, or
+// needs a feature that f does not declare. Stores call it first in [Store.Acquire]. It does not
+// check how far a Floor is ahead: see [MaxAhead].
 func (r *Request) Validate(f Features) error {
 	switch {
 	case r.Limit < 1 || r.Limit > Whole:
@@ -290,8 +290,8 @@ func metaBytes(meta map[string]string) (n int) {
 	return n
 }
 
-// Validate returns an error that is ErrInvalid if r breaks a rule that holds for every store, or
-// needs a feature that f does not declare. Stores call it first in Renew.
+// Validate returns an error that is [ErrInvalid] if r breaks a rule that holds for every store, or
+// needs a feature that f does not declare. Stores call it first in [Store.Renew].
 func (r *Renewal) Validate(f Features) error {
 	switch {
 	case !f.Keep && r.Keep:

@@ -10,8 +10,8 @@ import (
 // verb that the wrapped store lacks is still lacking: the functions of this package return the same
 // result for both.
 //
-// A Forward calls the wrapped store, not the wrapper. So a wrapper that overrides Renew overrides
-// RenewAll too, and a wrapper that overrides List overrides Show too.
+// A Forward calls the wrapped store, not the wrapper. So a wrapper that overrides [Store.Renew]
+// overrides [RenewAll] too, and a wrapper that overrides [List] overrides [Show] too.
 type Forward struct{ Store }
 
 var _ interface {

@@ -25,11 +25,11 @@ type Watcher interface {
 //
 // A store may grant the claim of the head of the queue when another claim ends, before the head
 // attempts again. Such a claim lives for the time that is left of the owner's queue entry, so that
-// it blocks nobody for long if its owner is gone. The owner's next Acquire gives it a full TTL.
-// Granted reports such a grant. The owner may trust the claim for QueueTTL, counted from the moment
-// at which it sent its last Acquire that was refused. If the message arrives later than that, the
-// owner must not trust it. A store that does not grant by itself, or whose grant needs more than
-// itself (replicas, a majority), sends the zero Wake.
+// it blocks nobody for long if its owner is gone. The owner's next [Store.Acquire] gives it a full
+// TTL. Granted reports such a grant. The owner may trust the claim for QueueTTL, counted from the
+// moment at which it sent its last Acquire that was refused. If the message arrives later than
+// that, the owner must not trust it. A store that does not grant by itself, or whose grant needs
+// more than itself (replicas, a majority), sends the zero Wake.
 type Wake struct {
 	Granted bool
 	Fence   uint64 // of the grant, as in Result
@@ -88,11 +88,11 @@ type Inspector interface {
 // channel is never closed. A store that cannot watch, or cannot at the moment, returns nil, which
 // is never ready. The same holds for a key that is not valid.
 //
-// The library watches before the Acquire by which an owner joins the queue, so a state that holds
-// when Watch begins need not make the channel ready. The end of a TTL need not either, with or
-// without an owner. Without Watch the library attempts again after 20 ms, doubled up to a second.
-// A store that can look up all waiters of its process with one query every 20 ms should watch in
-// that way instead.
+// The library watches before the [Store.Acquire] by which an owner joins the queue, so a state that
+// holds when Watch begins need not make the channel ready. The end of a TTL need not either, with
+// or without an owner. Without Watch the library attempts again after 20 ms, doubled up to a
+// second. A store that can look up all waiters of its process with one query every 20 ms should
+// watch in that way instead.
 func Watch(ctx context.Context, s Store, id ID) <-chan Wake {
 	if w, ok := s.(Watcher); ok {
 		return w.Watch(ctx, id)
@@ -134,7 +134,7 @@ func Show(ctx context.Context, s Store, key string) ([]Claim, error) {
 
 // List yields the live claims and queue entries of all keys that begin with prefix. Those of one
 // key are together, in the order of [Show]. It is no snapshot: a change during the call may or may
-// not be seen. An error is yielded last, with the zero Claim, and means that the list is not
+// not be seen. An error is yielded last, with the zero [Claim], and means that the list is not
 // complete. For a store that cannot list, the error is [errors.ErrUnsupported].
 func List(ctx context.Context, s Store, prefix string) iter.Seq2[Claim, error] {
 	if l, ok := s.(Lister); ok {
@@ -147,8 +147,8 @@ func List(ctx context.Context, s Store, prefix string) iter.Seq2[Claim, error] {
 const renewers = 8
 
 // RenewAll renews many claims and returns one answer for each, in order. A store with the verb
-// needs one round trip for each of its nodes. For a store without it, RenewAll calls Renew for
-// each. A claim that is not held does not prevent the renewal of the others.
+// needs one round trip for each of its nodes. For a store without it, RenewAll calls [Store.Renew]
+// for each. A claim that is not held does not prevent the renewal of the others.
 //
 // A claim may be listed twice, as a lock server does that renews for two callers with one handle.
 // Both answers are alike then: both renewed, or both not held, unless the claim ends during the
@@ -181,9 +181,9 @@ func RenewAll(ctx context.Context, s Store, rs []Renewal) []Renewed {
 // claim without a fence, such as the claim of a foreign client, is ended by upTo 0 only.
 //
 // The queue stays, and its head is woken. The reason is for the holders: a store that can returns
-// it in the *[BrokenError] of their next Renew, for as long as the claim would have lived. One hour
-// is enough for a longer claim, and a record needs no reason. For a store that cannot break claims,
-// and for a bound on a store without fences, the error is [errors.ErrUnsupported].
+// it in the *[BrokenError] of their next [Store.Renew], for as long as the claim would have lived.
+// One hour is enough for a longer claim, and a record needs no reason. For a store that cannot
+// break claims, and for a bound on a store without fences, the error is [errors.ErrUnsupported].
 func Break(ctx context.Context, s Store, key string, upTo uint64, reason string) ([]Claim, error) {
 	b, ok := s.(Breaker)
 	switch {

@@ -21,7 +21,7 @@ import (
 //   - among/N: an Acquire and a Release of the last of N slots of a key.
 //
 // The figures of one row should hardly grow with N, except for renewall: there ns/claim should
-// fall. With Env.Ping each also reports the cost of a call in round trips, as pings/op.
+// fall. With [Env].Ping each also reports the cost of a call in round trips, as pings/op.
 func Bench(b *testing.B, env Env) {
 	f := env.Open(b).Features()
 	ping := env.ping(b)

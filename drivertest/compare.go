@@ -22,10 +22,10 @@ const (
 
 // Compare makes random calls on the store and the same calls on store/mem, and fails if the answers
 // differ. It logs the number of runs. The flags of pgregory.net/rapid apply: in virtual time
-// -rapid.checks is the number of runs, unless Env.Runs is set; -rapid.seed repeats a run.
+// -rapid.checks is the number of runs, unless [Env].Runs is set; -rapid.seed repeats a run.
 //
-// The calls use only declared features. Times are compared to within a quarter of Env.TTL and
-// Env.Grain, and calls are made when no claim has ended or will end within a quarter. A store may
+// The calls use only declared features. Times are compared to within a quarter of [Env].TTL and
+// [Env].Grain, and calls are made when no claim has ended or will end within a quarter. A store may
 // grant the head of a queue before its next attempt, if Show returns the claim.
 func Compare(t *testing.T, env Env) {
 	t.Run("compare", func(t *testing.T) { // rapid refuses a test in which something has failed

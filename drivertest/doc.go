@@ -30,15 +30,16 @@
 //
 // # Time
 //
-// A store that reads no clock except time.Now and uses no socket sets Env.Virtual. Its rules run in
-// testing/synctest bubbles, take no time, and are exact. A real server is tested in real time,
-// where all waits are multiples of Env.TTL. There a claim may end a little late, but never early.
+// A store that reads no clock except [time.Now] and uses no socket sets [Env].Virtual. Its rules
+// run in testing/synctest bubbles, take no time, and are exact. A real server is tested in real
+// time, where all waits are multiples of [Env].TTL. There a claim may end a little late, but never
+// early.
 //
-// A rule that failed is not checked again. Every call is timed, and an answer fails a rule only if it
-// is wrong for every moment of the call at which the store may have served it. If a rule relies on a
-// claim that may have ended before the answer arrived, the rule has no verdict and is checked again.
-// After five checks without a verdict it is skipped, and reports the reason. If that happens often,
-// set a longer Env.TTL.
+// A rule that failed is not checked again. Every call is timed, and an answer fails a rule only if
+// it is wrong for every moment of the call at which the store may have served it. If a rule relies
+// on a claim that may have ended before the answer arrived, the rule has no verdict and is checked
+// again. After five checks without a verdict it is skipped, and reports the reason. If that happens
+// often, set a longer [Env].TTL.
 //
 // # What is not tested
 //

@@ -13,7 +13,7 @@ import (
 )
 
 // Faults tests the outcomes that a store reports while the connection to its server breaks. It
-// needs Env.Server and Env.Through, and runs in real time. Each breakage is a subtest, and is
+// needs [Env].Server and [Env].Through, and runs in real time. Each breakage is a subtest, and is
 // applied to each verb:
 //
 //   - a definite answer is true: done, refused, and unavailable, which means that nothing was

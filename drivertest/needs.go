@@ -34,13 +34,13 @@ const (
 
 // String lists the set.
 func (n need) String() string {
-	words := []string{
+	texts := []string{
 		"fence", "floor", "count", "queue", "value", "keep", "expiry", "detached", "any server", "a longest TTL",
 		"watch", "show", "list", "break", "Env.Restart", "Env.Second or Env.Through", "virtual time",
 		"Env.Raise, or centuries of virtual time",
 	}
 	var in []string
-	for i, w := range words {
+	for i, w := range texts {
 		if n&(1<<i) != 0 {
 			in = append(in, w)
 		}

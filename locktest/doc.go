@@ -71,8 +71,8 @@
 //
 // The package uses no clock but that of package time and leaves no goroutine behind. So tests run
 // in testing/synctest bubbles, where hours take no real time, and where synctest.Wait returns when
-// all goroutines wait. A Store belongs to the bubble in which it is made: pass the t of the bubble
-// to [New]. The store also works outside of a bubble, in real time. Use a short TTL there
+// all goroutines wait. A [Store] belongs to the bubble in which it is made: pass the t of the
+// bubble to [New]. The store also works outside of a bubble, in real time. Use a short TTL there
 // (distlock.TTL), and [Store.Holders] and [Store.Waiting] to see the progress of the code under
 // test.
 //

@@ -15,9 +15,10 @@ import (
 // A Store is the link of one process to a store in memory. [New] makes one. Pass it to
 // distlock.New.
 //
-// There are two sorts of commands. The commands that break something (Cut, Freeze, Delay, Down,
-// LoseRequests, LoseReplies, Unavailable) are for this link alone: other links to the same store
-// still work. The commands about names (Hold, Steal, Expire, Holders, Waiting) are for the store
+// There are two sorts of commands. The commands that break something ([Store.Cut], [Store.Freeze],
+// [Store.Delay], [Store.Down], [Store.LoseRequests], [Store.LoseReplies], [Store.Unavailable]) are
+// for this link alone: other links to the same store still work. The commands about names
+// ([Store.Hold], [Store.Steal], [Store.Expire], [Store.Holders], [Store.Waiting]) are for the store
 // that all links share. They take effect at once, also on a broken link. All commands may be called
 // at any time.
 type Store struct {
@@ -33,8 +34,8 @@ type Store struct {
 }
 
 // New returns a link to an empty store, and closes it at the end of t. In a testing/synctest bubble
-// t must be the t of the bubble. In an Example t may be nil: the caller then closes the Store, and
-// a command that makes no sense panics instead of failing the test.
+// t must be the t of the bubble. In an Example t may be nil: the caller then closes the [Store],
+// and a command that makes no sense panics instead of failing the test.
 func New(t testing.TB) *Store {
 	if t == nil {
 		t = noTest{}

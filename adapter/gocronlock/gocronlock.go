@@ -1,10 +1,12 @@
-// Package gocronlock connects distlock to the scheduler go-co-op/gocron: a [Locker] and an
-// [Elector] for the schedulers of several processes.
+// Package gocronlock connects distributed locks to the scheduler go-co-op/gocron. It has a [Locker]
+// and an [Elector], for schedulers in several processes.
 //
-// A Locker acquires the lock of a job for each of its runs. It distributes jobs over the processes
-// and tolerates clocks that differ. An Elector lets one process run all jobs. Neither can cancel a
-// running job whose lock was lost, since gocron offers no way: a job that must never run twice at
-// the same time acquires its own lock, or is run by [distlock.Cron].
+// A Locker acquires the lock of a job for each of its runs. It distributes the jobs over the
+// processes, and tolerates clocks that differ. An Elector lets one process run all jobs.
+//
+// Neither can cancel a running job whose lock was lost, because gocron has no way to do that. If a
+// job must never run twice at the same time, let the job acquire its own lock, or run it by
+// [distlock.Cron].
 package gocronlock
 
 import (
@@ -25,9 +27,9 @@ type Locker struct {
 	patience time.Duration // how long Lock waits
 }
 
-// NewLocker returns a Locker on a store. The lock of a job is held while the job runs, and at least
-// for splay: a scheduler whose clock is late finds the lock held although the run has ended. So
-// splay must be longer than the clocks differ, and shorter than the period of the job minus that
+// NewLocker returns a [Locker] on a store. The lock of a job is held while the job runs, and at
+// least for splay: a scheduler whose clock is late finds the lock held although the run has ended.
+// So splay must be longer than the clocks differ, and shorter than the period of the job minus that
 // difference. The error is [errors.ErrUnsupported] if the store cannot keep a claim after its
 // process has ended.
 //
@@ -82,7 +84,7 @@ type Elector struct {
 // retryPause is how long an Elector pauses after the store has failed.
 const retryPause = 5 * time.Second
 
-// NewElector returns an Elector that is a candidate for a name until [Elector.Close]. It retries
+// NewElector returns an [Elector] that is a candidate for a name until [Elector.Close]. It retries
 // when the store fails. The schedulers of one set of jobs have the same name.
 func NewElector(e *distlock.Election, name string) *Elector {
 	ctx, stop := context.WithCancel(context.Background())

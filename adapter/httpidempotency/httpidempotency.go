@@ -1,10 +1,10 @@
-// Package httpidempotency lets HTTP clients repeat a request that must be handled once. The first
-// request with an Idempotency-Key is handled and its response is stored; a repetition gets that
+// Package httpidempotency lets HTTP clients safely repeat a request. The handler handles the first
+// request with an Idempotency-Key, and its response is stored. A repeated request gets the stored
 // response.
 //
-// It does not guarantee that a request is handled at most once: a process that dies after it has
-// handled a request and before it has stored the response leaves no record, and the repetition is
-// handled again. See [distlock.Once].
+// The package does not guarantee that a request is handled at most once. If a process dies after it
+// has handled a request, and before it has stored the response, the next repetition is handled
+// again. See [distlock.Once].
 package httpidempotency
 
 import (

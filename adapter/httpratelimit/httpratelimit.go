@@ -1,5 +1,5 @@
-// Package httpratelimit limits how often an HTTP handler is called, across all instances of a
-// service.
+// Package httpratelimit limits how often an HTTP handler is called, in all instances of a service
+// together.
 //
 //	limiter, err := locker.Limiter(100, time.Minute)
 //	...
@@ -7,8 +7,9 @@
 //
 // A request over the limit gets 429 with Retry-After, and the handler is not called.
 //
-// It does not protect against floods: every request costs a round trip to the store. A client that
-// can choose its name, by many addresses or invented keys, has a limit for each of them.
+// The package does not protect against floods: every request costs a round trip to the store. A
+// client that can choose its name, by many addresses or invented keys, has a separate limit for
+// each name.
 package httpratelimit
 
 import (

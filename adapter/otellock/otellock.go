@@ -2,34 +2,38 @@
 //
 //	observer, err := otellock.New(nil) // to the global providers
 //	...
-//	locker, err := distlock.New(store, distlock.Observe(observer), distlock.Observe(distlock.Log(nil)))
+//	locker, err := distlock.New(store,
+//		distlock.Observe(observer), distlock.Observe(distlock.Log(nil)))
 //
 // # Metrics
 //
-//	distlock.acquire.duration   histogram, s      store, mode, outcome: granted, busy, timeout, cancelled, error
-//	distlock.hold.duration      histogram, s      store, mode, end: released, lost, expired, broken
-//	distlock.renew.duration     histogram, s      store, outcome: ok, lost, error
+//	distlock.acquire.duration   histogram, s      store, mode; outcome: granted, busy, timeout,
+//	                                              cancelled, error
+//	distlock.hold.duration      histogram, s      store, mode; end: released, lost, expired,
+//	                                              broken
+//	distlock.renew.duration     histogram, s      store; outcome: ok, lost, error
 //	distlock.lease.margin       histogram, s      store
 //	distlock.leases             up-down counter   store, mode
 //	distlock.waiters            up-down counter   store, mode
-//	distlock.lost               counter           store, reason: expired, taken, broken, store
-//	distlock.store.errors       counter           store, op: acquire, renew, release, withdraw;
+//	distlock.lost               counter           store; reason: expired, taken, broken, store
+//	distlock.store.errors       counter           store; op: acquire, renew, release, withdraw;
 //	                                              kind: unavailable, timeout, unknown, invalid
 //
-// The margin is how much trust was left when a renewal succeeded. It is about 60 % of the TTL in
-// normal operation, and shrinks before leases are lost. The page docs/observability.md explains
-// every value, and has a dashboard and alerts.
+// The margin is how much trust was left when a renewal succeeded. In normal operation it is about
+// 60 % of the TTL. It shrinks before leases are lost. The page docs/observability.md explains every
+// value, and has a dashboard and alerts.
 //
-// The names of locks are on no metric: there may be millions. [Options].Group puts them into a few
-// groups.
+// No metric has the names of locks, because there may be millions of names. [Options].Group maps
+// the names to a few groups.
 //
 // # Spans
 //
-// A call for a lock is a span distlock.acquire, a child of the span in its context, with an event
-// at the start of the wait. A lease is a span distlock.hold next to it, also if another goroutine
-// releases the lease. It ends with an error if the lease was lost. Both have the name, the kind,
-// the mode, the holder and the fence (fencing token). The spans are created when they end, so the
-// spans of the client of a store are not their children.
+// A call for a lock is a span distlock.acquire. It is a child of the span in the context of the
+// call, and has an event at the start of the wait. A lease is a span distlock.hold next to the span
+// of the call, even if another goroutine releases the lease. If the lease was lost, the span ends
+// with an error. Both spans have the name, the kind, the mode, the holder and the fence (fencing
+// token). Both are created when they end. So the spans of the client of a store are not their
+// children.
 //
 // Durations are recorded under these spans: exemplars link a slow bucket to the trace.
 package otellock
@@ -61,8 +65,8 @@ type Options struct {
 	Group func(key string) string
 }
 
-// New returns an observer for [distlock.Observe]. Several Lockers may share it. Nil Options are the
-// defaults. New returns an error if a provider refuses an instrument.
+// New returns an observer for [distlock.Observe]. Several Lockers may share it. Nil [Options] are
+// the defaults. New returns an error if a provider refuses an instrument.
 func New(opt *Options) (distlock.Observer, error) {
 	if opt == nil {
 		opt = &Options{}

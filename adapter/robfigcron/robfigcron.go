@@ -1,7 +1,7 @@
-// Package robfigcron connects distlock to the scheduler robfig/cron: a job that the crons of
-// several processes start runs one time for each scheduled time, although the clocks differ, and
-// not while an earlier run is still under way. See [distlock.Cron] for the case that a process
-// dies.
+// Package robfigcron connects distributed locks to the scheduler robfig/cron. If several processes
+// schedule the same job, the job runs one time for each scheduled time, although the clocks differ.
+// A run does not start while an earlier run is in progress. See [distlock.Cron] for the case that a
+// process dies.
 package robfigcron
 
 import (
@@ -22,7 +22,7 @@ type Cron struct {
 	log  *slog.Logger
 }
 
-// New returns a Cron that runs jobs through jobs when c starts them. Errors of jobs are logged to
+// New returns a [Cron] that runs jobs through jobs when c starts them. Errors of jobs are logged to
 // log; nil means [slog.Default].
 func New(c *cron.Cron, jobs *distlock.Cron, log *slog.Logger) *Cron {
 	if log == nil {

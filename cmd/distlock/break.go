@@ -40,7 +40,7 @@ func (a *app) breaks() *cobra.Command {
 		if _, err := of.check(c, args[0]); err != nil {
 			return err
 		}
-		status, err := of.status(c.Context(), l) // also validates the name
+		status, err := l.Status(c.Context(), of.kind, of.name) // also validates the name
 		if err != nil {
 			return err
 		}
@@ -66,7 +66,7 @@ func (a *app) breaks() *cobra.Command {
 		if other := of.others(c.Context(), l, held); other != "" {
 			return usage("nobody holds the lock %s, but the name is in use as %s: nothing was broken", clean(of.name), other)
 		}
-		if now, err := of.status(c.Context(), l); err == nil && held(status) && held(now) {
+		if now, err := l.Status(c.Context(), of.kind, of.name); err == nil && held(status) && held(now) {
 			return &exitError{exitBusy, errors.New(title(of.kind, of.name) + " has another holder by now: nothing was broken")}
 		}
 		_, err = fmt.Fprintf(a.out, "%s was held by nobody\n", title(of.kind, of.name))

@@ -68,6 +68,9 @@ func TestServe_demo(t *testing.T) {
 	for url == "" && lines.Scan() {
 		_, url, _ = strings.Cut(lines.Text(), "listens on ")
 	}
+	if err := lines.Err(); err != nil {
+		t.Fatal(err)
+	}
 	go func() { _, _ = io.Copy(io.Discard, out) }()
 	page := func(path string) string {
 		r, err := http.NewRequestWithContext(ctx, http.MethodGet, url+path, nil)

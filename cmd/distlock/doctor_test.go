@@ -159,7 +159,8 @@ func TestDoctor(t *testing.T) {
 			const late = "warning: no notification of a release arrived within 1s"
 			at := tt.url(t)
 			v, code := diagnose(t, at)
-			// After a scheduler stall the notification may have arrived too late: doctor runs again.
+			// After a scheduler stall the notification may have arrived too late: doctor runs
+			// again.
 			for end := time.Now().Add(20 * time.Second); v.has(late) && !slices.Contains(tt.wants, late) && time.Now().Before(end); {
 				v, code = diagnose(t, at)
 			}

@@ -21,8 +21,8 @@ const (
 	proofVariable  = "DISTLOCK_LOCK_PROOF"
 	handleVariable = "DISTLOCK_LOCK_HANDLE"
 
-	// fencesVariable contains the fencing tokens of all runs that enclose the command, the outermost
-	// first. A nested run recognizes the locks of its parents by them.
+	// fencesVariable contains the fencing tokens of all runs that enclose the command, the
+	// outermost first. A nested run recognizes the locks of its parents by them.
 	fencesVariable = "DISTLOCK_LOCK_FENCES"
 )
 

@@ -32,7 +32,8 @@ func FuzzArgs(f *testing.F) {
 	f.Fuzz(func(t *testing.T, line string) {
 		args := strings.Split(line, " ")
 		for _, a := range args {
-			// These arguments write files, read files of this machine, or open stores by themselves.
+			// These arguments write files, read files of this machine, or open stores by
+			// themselves.
 			if strings.HasPrefix(a, "--rep") || strings.HasPrefix(a, "--out") || strings.HasPrefix(a, "@") || strings.Contains(a, "=@") || strings.HasPrefix(a, "migrate") {
 				return
 			}

@@ -58,11 +58,6 @@ func (t *target) check(c *cobra.Command, name string) (key string, err error) {
 	return storeKey(t.kind, name)
 }
 
-// status returns the holders and the waiters.
-func (t *target) status(ctx context.Context, l *distlock.Locker) (distlock.Status, error) {
-	return l.Status(ctx, t.kind, t.name)
-}
-
 // others returns the other kinds of the name for which match is true, each with its --kind: a user
 // who gave no --kind may have meant one of them. It is empty if there are none, if --kind was
 // given, or if the store does not answer.

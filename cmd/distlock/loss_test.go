@@ -106,8 +106,9 @@ func TestRun_lost_childIsGoneBeforeTheRival(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var grace time.Duration
-			// The child must end in time in every try. The time between TERM and KILL can only be measured
-			// if the machine lets the child run, which must be the case in one of three tries.
+			// The child must end in time in every try. The time between TERM and KILL can only be
+			// measured if the machine lets the child run, which must be the case in one of three
+			// tries.
 			for try := 0; try < 3 && grace < 250*time.Millisecond && !t.Failed(); try++ {
 				r := testenv.Redis(t)
 				proxy := testenv.Proxy(t, r.Addr)

@@ -28,8 +28,8 @@ func (r runner) Run() int {
 	if err := flag.Set("test.parallel", strconv.Itoa(max(8, runtime.GOMAXPROCS(0)))); err != nil {
 		panic(err)
 	}
-	// The race detector makes every program sleep for a second at its end. The tests run hundreds of
-	// programs.
+	// The race detector makes every program sleep for a second at its end. The tests run hundreds
+	// of programs.
 	if err := os.Setenv("GORACE", "atexit_sleep_ms=20 "+os.Getenv("GORACE")); err != nil {
 		panic(err)
 	}

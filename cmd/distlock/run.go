@@ -213,8 +213,9 @@ func (j *job) logger() *slog.Logger {
 
 // hold acquires the lock, runs the command and releases the lock.
 func (j *job) hold(ctx context.Context, locker *distlock.Locker, opts []distlock.Option) error {
-	// From here on this process handles signals until it ends. No signal may get lost between the wait
-	// and the start of the child, and a second signal must not end this process during the release.
+	// From here on this process handles signals until it ends. No signal may get lost between the
+	// wait and the start of the child, and a second signal must not end this process during the
+	// release.
 	j.sigs = make(chan os.Signal, 16)
 	notify(j.sigs, forwarded()...)
 	// If the reader of the messages has gone, SIGPIPE must not end this process, and with it the

@@ -52,12 +52,12 @@ func (a *app) serve() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "serve",
 		Short: "Run a lock server, for clients without access to the store",
-		Long: "Run a lock server. Its clients have the URL of the server in place of that of a store: " +
-			"--store http://HOST:7520. The server passes their calls on to its own store, which is a " +
-			"SQLite file of this user unless --store names another, and keeps nothing itself: if it " +
-			"is killed and started again, no lock is lost. Several servers on one PostgreSQL or Redis " +
-			"stand side by side. On TERM or INT the server refuses new locks for the time of --drain, " +
-			"serves renewals and releases, and ends.",
+		Long: "Run a lock server. Clients use the URL of the server instead of the URL of a store: " +
+			"--store http://HOST:7520. The server forwards their calls to its own store. Without --store, " +
+			"that is a SQLite file of this user. The server keeps nothing that a lock depends on: if it is " +
+			"killed and started again, no lock is lost. Several servers can use one PostgreSQL, MariaDB, " +
+			"Redis or etcd. On TERM or INT the server refuses new locks, serves renewals and releases " +
+			"during --drain, and then ends.",
 		Example: "  distlock serve\n" +
 			"  distlock run --store http://localhost:7520 deploy -- ./deploy.sh\n" +
 			"  distlock serve --store postgres://db/app --listen unix:/run/distlock.sock\n" +
@@ -68,7 +68,7 @@ func (a *app) serve() *cobra.Command {
 	f := c.Flags()
 	f.StringArrayVar(&s.listen, "listen", []string{"127.0.0.1:7520"}, "listen on `ADDRESS`: host:port, unix:/path, or systemd for the sockets of a .socket unit; can be repeated")
 	f.DurationVar(&s.drain, "drain", 10*time.Second, "on TERM, serve renewals and releases for `D` before the end")
-	f.BoolVar(&s.demo, "demo", false, "show the pages with traffic that is made up, in memory; with --store memory: allow that store, which forgets all locks when the server ends")
+	f.BoolVar(&s.demo, "demo", false, "show the pages with invented traffic, in memory; with --store memory: allow that store, which forgets all locks when the server ends")
 	f.BoolVar(&s.readOnly, "read-only", false, "the pages have no Break")
 	f.BoolVar(&s.only, "only-server", false, "this is the only server of its address: needed for a SQLite file on other addresses than loopback")
 	s.accessFlags.add(f)

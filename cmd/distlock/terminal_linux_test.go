@@ -111,7 +111,8 @@ func TestRun_terminal_lost(t *testing.T) {
 	pid, mate := filepath.Join(dir, "pid"), filepath.Join(dir, "mate")
 	w := newTerminal(t)
 	w.shell(t, store)
-	// The mate is the rest of a pipeline. It is in the same group, but no descendant of the command.
+	// The mate is the rest of a pipeline. It is in the same group, but no descendant of the
+	// command.
 	w.enter("distlock run --ttl 2s --grace 200ms a -c 'sh -c \"trap : TERM; echo \\$\\$ >" + pid +
 		"; while :; do sleep 0.02; done\" & wait' | sh -c 'trap \"echo term >" + mate + "\" TERM; cat; echo \"ma\"\"te $?\"'\n")
 	eventually(t, "the grandchild runs", exists(pid))

@@ -220,7 +220,7 @@ func (a *app) tokenRevoke() *cobra.Command {
 		Use:   "revoke ID...",
 		Short: "Revoke tokens",
 		Long: "Revoke tokens by their IDs. A server that runs with the file refuses them within a second, " +
-			"renewals too. Locks that clients hold with them end with their TTL.",
+			"also for renewals. The locks of their clients end with their TTL.",
 		Example: "  distlock token revoke --tokens tokens.toml k7q2m4x9ab",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {

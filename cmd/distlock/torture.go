@@ -87,8 +87,8 @@ func (t *tortureRun) main(c *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	// A store that cannot be reached any more breaks no rule after that. The verdict would be based on
-	// a part of the run only.
+	// A store that cannot be reached any more breaks no rule after that. The verdict would be based
+	// on a part of the run only.
 	if rep.Verdict != torture.Violated {
 		err := reach(ctx, l)
 		switch {

@@ -55,7 +55,7 @@ func (a *app) untilFree(
 	ctx context.Context, l *distlock.Locker, of *target, wakes <-chan driver.Wake, deadline <-chan time.Time,
 ) error {
 	for first := true; ; first = false {
-		status, err := of.status(ctx, l)
+		status, err := l.Status(ctx, of.kind, of.name)
 		var sig signalError
 		switch {
 		case errors.As(context.Cause(ctx), &sig):

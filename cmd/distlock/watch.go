@@ -26,8 +26,8 @@ const (
 	// notification.
 	hintsPerInterval = 20
 
-	// mostHints bounds the number of names whose releases the store notifies of. The next list shows
-	// the changes of all other names.
+	// mostHints bounds the number of names whose releases the store notifies of. The next list
+	// shows the changes of all other names.
 	mostHints = 64
 )
 
