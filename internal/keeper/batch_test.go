@@ -199,19 +199,47 @@ func TestKeeper_gathers_past_what_is_about_to_end(t *testing.T) {
 // time limit of the other holds.
 func TestKeeper_renews_together_with_a_provisional_one_that_ended(t *testing.T) {
 	inBubble(t, fine, func(s *harness) {
-		old, _ := s.keep(Terms{TTL: ttl})
-		provisional := new(Hold)
-		s.KeepProvisional(provisional, id("b"), Terms{TTL: ttl}, s.now(), 3*time.Second, quiet{})
+		stays, ends := new(Hold), new(Hold)
+		for i, h := range []*Hold{stays, ends} {
+			s.KeepProvisional(h, id(fmt.Sprint(i)), Terms{TTL: ttl}, s.now(), 3*time.Second, quiet{})
+		}
 		s.mu.Lock()
-		s.drop(old)
-		s.drop(provisional)
-		batches := s.batches([]*Hold{old, provisional}, s.now())
+		s.drop(stays)
+		s.drop(ends)
+		batches := s.batches([]*Hold{stays, ends}, s.now())
 		s.mu.Unlock()
-		go func() { _ = provisional.Stop(s.Context()) }()
+		want := stays.Left() / 3
+		go func() { _ = ends.Stop(s.Context()) }()
 		synctest.Wait()
 		batches[0].run()
-		if got := s.made(); len(got) != 1 || got[0].limit != ttl/tries {
-			s.Errorf("calls %+v", got)
+		if got := s.made(); len(got) != 1 || got[0].limit != want {
+			s.Errorf("calls %+v, want a limit of %v", got, want)
+		}
+	})
+}
+
+// A provisional hold leaves its renewal little time. It must not take that time from holds that are
+// renewed at the same moment: a slow store answers those in time.
+func TestKeeper_renews_apart_from_provisional_ones(t *testing.T) {
+	inBubble(t, slow(2*time.Second, nil), func(s *harness) {
+		old, w := s.keep(Terms{TTL: ttl})
+		for i := range 100 { // a contended key: each holder works for a second
+			s.at(time.Duration(i) * time.Second)
+			h := new(Hold)
+			s.KeepProvisional(h, id(fmt.Sprint(i)), Terms{TTL: ttl}, s.now(), 3*time.Second, quiet{})
+			go func() {
+				time.Sleep(time.Second)
+				_ = h.Stop(s.Context())
+			}()
+		}
+		s.at(101 * time.Second)
+		for _, r := range w.all() {
+			if r.lost != nil || r.r.Err != nil {
+				s.Errorf("after %v: lost %v, renewal %v", r.at, r.lost, r.r.Err)
+			}
+		}
+		if err := old.Cause(); err != nil {
+			s.Errorf("the hold has ended: %v", err)
 		}
 	})
 }

@@ -261,7 +261,7 @@ func TestHold_suspended_is_not_brought_back(t *testing.T) {
 	}{
 		{"by nothing", Terms{TTL: ttl, Fixed: true}, func(*harness, *Hold) {}},
 		{"by Again", Terms{TTL: ttl, Fixed: true}, func(s *harness, h *Hold) { h.Again(s.now()) }},
-		{"by Pass", Terms{TTL: ttl, MaxHold: trust}, func(_ *harness, h *Hold) { h.Pass(time.Hour) }},
+		{"by HandOff", Terms{TTL: ttl, MaxHold: trust}, func(_ *harness, h *Hold) { h.HandOff(time.Hour) }},
 		{"by Extend", Terms{TTL: ttl, Fixed: true}, func(s *harness, h *Hold) { _ = h.Extend(s.Context(), time.Hour) }},
 	} {
 		synctest.Test(t, func(t *testing.T) {

@@ -163,9 +163,9 @@ func (h *Hold) Stop(ctx context.Context) error {
 	return cause
 }
 
-// Pass records that the hold has a new user, who may keep it for maxHold; 0: no bound. Pass does
-// not bring back a hold whose trust has ended.
-func (h *Hold) Pass(maxHold time.Duration) {
+// HandOff records that the hold has a new user, who may keep it for maxHold; 0: no bound. HandOff
+// does not bring back a hold whose trust has ended.
+func (h *Hold) HandOff(maxHold time.Duration) {
 	h.k.mu.Lock()
 	defer h.k.mu.Unlock()
 	if h.Trusted(0) {
@@ -260,8 +260,15 @@ func (h *Hold) overdue() error {
 	return ErrExpired
 }
 
-// size returns a class of TTLs that fit into one batch. It grows by one as the TTL doubles.
-func (h *Hold) size() int { return bits.Len64(uint64(h.terms.TTL)) }
+// size returns a class of holds that fit into one batch. It grows by one as the TTL doubles. A
+// provisional hold, whose renewal has little time, shares no batch with others.
+func (h *Hold) size() int {
+	size := bits.Len64(uint64(h.terms.TTL))
+	if h.provisional {
+		return -size
+	}
+	return size
+}
 
 // lose ends the hold and queues the loss for the listener.
 func (h *Hold) lose(cause error) {

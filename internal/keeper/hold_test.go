@@ -225,11 +225,11 @@ func TestHold_MaxHold_does_not_hide_a_failure(t *testing.T) {
 	})
 }
 
-func TestHold_Pass(t *testing.T) {
+func TestHold_HandOff(t *testing.T) {
 	inBubble(t, fine, func(s *harness) {
 		h, w := s.keep(Terms{TTL: ttl, MaxHold: 20 * time.Second})
 		s.at(19 * time.Second)
-		h.Pass(50 * time.Second)
+		h.HandOff(50 * time.Second)
 		if h.Terms().MaxHold != 50*time.Second {
 			s.Errorf("terms %+v", h.Terms())
 		}
@@ -237,17 +237,17 @@ func TestHold_Pass(t *testing.T) {
 		if !h.Trusted(0) {
 			s.Fatal("lost by the bound of the user before")
 		}
-		h.Pass(0)
+		h.HandOff(0)
 		s.at(5 * time.Minute)
 		if !h.Trusted(0) {
 			s.Fatal("lost though there is no bound")
 		}
-		h.Pass(time.Second)
+		h.HandOff(time.Second)
 		s.at(5*time.Minute + 10*time.Second)
 		if at, cause := w.end(s.T); at != 5*time.Minute+time.Second || !errors.Is(cause, ErrMaxHold) {
 			s.Errorf("lost at %v by %v", at, cause)
 		}
-		h.Pass(time.Hour)
+		h.HandOff(time.Hour)
 		if h.Trusted(0) {
 			s.Error("a lost hold came back")
 		}

@@ -137,7 +137,7 @@ func (k *Keeper) check() {
 	k.wake = never
 	now := k.clock.Now()
 	var lost, due, later []*Hold
-	open := map[int]bool{} // the TTL sizes for which a renewal is due
+	open := map[int]bool{} // the sizes for which a renewal is due
 	horizon := now
 	for len(k.queue) > 0 && k.queue[0].at <= horizon {
 		h := k.queue[0]
@@ -175,8 +175,8 @@ func (k *Keeper) check() {
 	}
 }
 
-// batches groups holds by the size of their TTL, because a batch must be answered within a part of
-// its shortest TTL. It puts the holds back into the queue with a renewal in flight. If the last
+// batches groups holds by their size, because a batch must be answered within a part of its
+// shortest TTL. It puts the holds back into the queue with a renewal in flight. If the last
 // batch is not full and its holds are not due yet, they go back without a renewal and fill the next
 // batch.
 func (k *Keeper) batches(due []*Hold, now time.Duration) []*batch {
@@ -186,9 +186,9 @@ func (k *Keeper) batches(due []*Hold, now time.Duration) []*batch {
 	}
 	var out []*batch
 	for _, group := range groups {
-		for part := range slices.Chunk(group, batchSize) {
-			if len(part) < batchSize && len(group) > batchSize && part[0].renew > now {
-				for _, h := range part {
+		for chunk := range slices.Chunk(group, batchSize) {
+			if len(chunk) < batchSize && len(group) > batchSize && chunk[0].renew > now {
+				for _, h := range chunk {
 					k.put(h)
 				}
 				break
@@ -196,7 +196,7 @@ func (k *Keeper) batches(due []*Hold, now time.Duration) []*batch {
 			b := newBatch(context.Background(), nil)
 			b.run = func() { k.renew(b) }
 			out = append(out, b)
-			for _, h := range part {
+			for _, h := range chunk {
 				b.add(h)
 				h.plan()
 			}

@@ -411,7 +411,7 @@ func TestKeeper_Close(t *testing.T) {
 				s.Error("a hold outlives its keeper")
 			}
 			h.Again(s.now())
-			h.Pass(time.Minute)
+			h.HandOff(time.Minute)
 			if h.Trusted(0) {
 				s.Error("a hold came back")
 			}

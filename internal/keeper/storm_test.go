@@ -25,7 +25,11 @@ type storm struct {
 }
 
 func TestKeeper_storm(t *testing.T) {
-	for range 1000 {
+	rounds := 1000
+	if testing.Short() { // under the race detector
+		rounds = 250
+	}
+	for range rounds {
 		synctest.Test(t, func(t *testing.T) {
 			s := &storm{T: t, holds: map[string]*Hold{}, inFlight: map[string]bool{}}
 			s.Keeper = New(NewClock(), s.renewAll)
@@ -114,7 +118,7 @@ func (s *storm) act(h *Hold) {
 	case 6, 7:
 		h.Again(s.clock.Now())
 	case 8:
-		h.Pass(rand.N(10 * time.Second))
+		h.HandOff(rand.N(10 * time.Second))
 	default:
 		if terms := h.Terms(); h.Left() > terms.TTL-Margin(terms.TTL) && terms.TTL == h.Terms().TTL {
 			s.Errorf("%v left of a TTL of %v", h.Left(), terms.TTL)

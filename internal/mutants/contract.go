@@ -20,7 +20,7 @@ func contract() []mutant {
 		},
 		{
 			Name: "postgres-silence-is-unavailable", Why: "a call whose reply did not come is reported as one that changed nothing, and its claim stays",
-			File: "store/postgres/batcher.go", Old: "		b.detach(c)\n		return ctx.Err()\n", New: "		b.detach(c)\n		return unavailable(ctx.Err())\n",
+			File: "store/postgres/batcher.go", Old: "		b.detach(c)\n		return ctx.Err()\n", New: "		b.detach(c)\n		return errClosed\n",
 			Pkg: postgres, Test: "TestStore_faults",
 		},
 		{

@@ -21,8 +21,28 @@ func etcd() []mutant {
 		},
 		{
 			Name: "etcd-lease-half-over", Why: "a claim gets a lease that was granted a while ago, and ends before its TTL",
-			File: dir + "lease.go", Old: "	if !l.fresh {\n", New: "	if false {\n",
+			File: dir + "lease.go", Old: "	if !l.whole {\n", New: "	if false {\n",
 			Pkg: pkg, Test: "TestStore_used_lease",
+		},
+		{
+			Name: "etcd-lease-kept-long-ago", Why: "a claim gets a lease whose last keep-alive was sent a while ago, and ends before its TTL",
+			File: dir + "lease.go", Old: "p.age(l) < slack(weight, seconds)", New: "p.age(l) < 60*slack(weight, seconds)",
+			Pkg: pkg, Test: "TestPool_whole",
+		},
+		{
+			Name: "etcd-lease-of-the-ttl", Why: "a lease that is as long as its TTL is used without a keep-alive, and its claim ends before its TTL",
+			File: dir + "etcd.go", Old: "if weight == driver.Whole && n >= slackFrom {", New: "if weight < 0 {",
+			Pkg: pkg, Test: "TestStore_seconds",
+		},
+		{
+			Name: "etcd-suspended-without-a-clock", Why: "after a suspend that only the time of day shows, a claim gets a lease that has nearly ended",
+			File: dir + "lease.go", Old: "return max(byDay, p.clock.Now()-l.kept)", New: "return min(byDay, p.clock.Now()-l.kept)",
+			Pkg: pkg, Test: "TestPool_suspended",
+		},
+		{
+			Name: "etcd-no-slack-for-short-leases", Why: "a lease that is not longer than its TTL is used without a keep-alive",
+			File: dir + "lease.go", Old: "p.age(l) < slack(weight, seconds)", New: "p.age(l) < time.Second",
+			Pkg: pkg, Test: "TestPool_whole",
 		},
 		{
 			Name: "etcd-lease-in-doubt", Why: "a late transaction writes a claim on the lease of another claim, which keeps it alive",
@@ -113,6 +133,31 @@ func etcd() []mutant {
 			Name: "etcd-guard-of-the-next-holder", Why: "a late write is accepted while another process holds the lock",
 			File: "fence/etcdfence/etcdfence.go", Old: "\"=\", int64(p.Fence()/span))", New: "\">\", 0)",
 			Pkg: "fence/etcdfence", Test: "TestGuard",
+		},
+		{
+			Name: "etcd-short-answers", Why: "claims with long values cannot be renewed together, listed or waited for",
+			File: dir + "call.go", Old: "MaxCallRecvMsgSize(math.MaxInt32)", New: "MaxCallRecvMsgSize(math.MaxUint16 << 6)",
+			Pkg: pkg, Test: "TestStore_long_answers",
+		},
+		{
+			Name: "etcd-tries-ended-leases", Why: "after a suspend, or in a new cluster, the first Lock fails: it tries each lease that has ended",
+			File: dir + "lease.go", Old: "		s.pool.drop(l.seconds)\n", New: "",
+			Pkg: pkg, Test: "TestStore_ended_leases",
+		},
+		{
+			Name: "etcd-break-chases-new-claims", Why: "Break of a busy semaphore ends nothing: another claim has always ended meanwhile",
+			File: dir + "end.go", Old: "upTo, all = st.claims[len(st.claims)-1].fence(), true", New: "upTo, all = driver.MaxFence, true",
+			Pkg: pkg, Test: "TestStore_Break_of_a_busy_key",
+		},
+		{
+			Name: "etcd-part-of-a-password", Why: "a password with a slash is shown, or the call goes to a host that its user's name has",
+			File: dir + "url.go", Old: "strings.Contains(path, \"@\") || ", New: "",
+			Pkg: pkg, Test: "TestOpen_bad",
+		},
+		{
+			Name: "etcd-close-leaves-leases", Why: "each command with a long TTL leaves a lease in the cluster for that TTL",
+			File: dir + "lease.go", Old: "context.WithoutCancel(ctx), revokeLimit", New: "ctx, revokeLimit",
+			Pkg: pkg, Test: "TestStore_Close_leaves_no_long_lease",
 		},
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
-// kinds are mutants of the read/write lock, the semaphore, several names at once and the rate limit.
+// kinds are mutants of the read/write lock, the semaphore, several names at once and the rate
+// limit.
 func kinds() []mutant {
 	return []mutant{
 		{
@@ -112,7 +113,7 @@ func kinds() []mutant {
 		},
 		{
 			Name: "lock-with-a-weight", Why: "a weight is accepted for a lock and has no effect",
-			File: "given.go", Old: "names.Lock:      givenWeight | ", New: "names.Lock:      ",
+			File: "options.go", Old: "names.Lock:      givenWeight | ", New: "names.Lock:      ",
 			Test: "TestSemaphore_refused",
 		},
 		{

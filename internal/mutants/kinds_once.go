@@ -110,7 +110,7 @@ func kindsOnce() []mutant {
 		},
 		{
 			Name: "preferred-without-a-queue", Why: "a preferred candidate waits for a leader that cannot see it",
-			File: "given.go", Old: "	if opt.preferred && k == names.Election && !l.features.Queue {\n", New: "	if false {\n",
+			File: "request.go", Old: "	if opt.preferred && k == names.Election && !l.features.Queue {\n", New: "	if false {\n",
 			Test: "TestElection_refuses",
 		},
 		{
@@ -135,7 +135,7 @@ func kindsOnce() []mutant {
 		},
 		{
 			Name: "preferred-not-looked-up", Why: "a leader never steps down for a preferred candidate",
-			File: "election.go", Old: "				leave(ErrStepDown)\n", New: "",
+			File: "election.go", Old: "				resign(ErrStepDown)\n", New: "",
 			Test: "TestElection_preferred",
 		},
 		{

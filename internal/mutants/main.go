@@ -3,7 +3,7 @@
 //
 //	scripts/mutants              all of them
 //	scripts/mutants REGEXP       those whose name or class matches: fence, M04
-//	scripts/mutants -times 20    each of them twenty times, to find tests that catch a mutant by luck
+//	scripts/mutants -times 20    each of them twenty times: does a test catch it by luck?
 //	scripts/mutants -since REV   those of packages, tests and rows that differ from a revision
 //	scripts/mutants -since auto  the same, from the last landed commit: see base
 //	scripts/mutants -share 1/8   a sample; with -since: in addition

@@ -28,7 +28,7 @@ func mysql() []mutant {
 		},
 		{
 			Name: "mysql-takes-a-shared-key", Why: "a writer is granted a key that readers have",
-			File: verbs, Old: "slot = '' AND owner IS NULL AND others = 0", New: "slot = '' AND owner IS NULL",
+			File: verbs, Old: "slot = '' AND ends = 0 AND others = 0", New: "slot = '' AND ends = 0",
 			Pkg: pkg, Test: "TestStore_direct_refused",
 		},
 		{
@@ -89,13 +89,43 @@ func mysql() []mutant {
 		},
 		{
 			Name: "mysql-counts-the-whole-queue", Why: "each attempt costs more with each waiter",
-			File: sql, Old: "WHERE lock_key = p_key ORDER BY number LIMIT 16, 1;\n", New: "WHERE lock_key = p_key ORDER BY number LIMIT 16000, 1;\n",
+			File: sql, Old: " LIMIT 16, 1;\n        IF v_edge IS NULL", New: " LIMIT 16000, 1;\n        IF v_edge IS NULL",
 			Pkg: pkg, Test: "TestProcedures_flat",
 		},
 		{
 			Name: "mysql-one-key-takes-all-connections", Why: "attempts on a key that many wait for delay all other keys",
-			File: verbs, Old: "const perKey = 2\n", New: "const perKey = 200\n",
+			File: "store/mysql/together.go", Old: "	perKey = 2\n", New: "	perKey = 200\n",
 			Pkg: pkg, Test: "TestAcquire_hotKey",
+		},
+		{
+			Name: "mysql-attempts-alone", Why: "a thousand waiters of a process need a statement each, and their entries expire before they attempt again",
+			File: "store/mysql/together.go", Old: "	if len(k.queue) == 0 || k.queue[0].alone {\n", New: "	if len(k.queue) >= 0 {\n",
+			Pkg: pkg, Test: "TestAcquire_together",
+		},
+		{
+			Name: "mysql-together-refreshes-nothing", Why: "attempts that are made together do not keep their queue entries",
+			File: sql, Old: "        SET q.weight = j.w, q.`limit` = j.l, q.ends = v_now + j.t,", New: "        SET q.weight = j.w, q.`limit` = j.l, q.ends = q.ends,",
+			Pkg: pkg, Test: "TestAcquire_together",
+		},
+		{
+			Name: "mysql-together-near-the-head", Why: "a waiter near the head is answered as one that is far from it",
+			File: sql, Old: "          j.t > 0 AND q.number > v_edge AND", New: "          j.t > 0 AND",
+			Pkg: pkg, Test: "TestAcquire_together",
+		},
+		{
+			Name: "mysql-together-refuses-the-holder", Why: "an attempt of the holder itself is refused",
+			File: sql, Old: " AND c.slot IS NULL AND v_owner <> UNHEX(j.o), --", New: " AND c.slot IS NULL, --",
+			Pkg: pkg, Test: "TestAcquire_togetherNear",
+		},
+		{
+			Name: "mysql-together-does-not-count", Why: "entries that were added together are not counted, and releases without a procedure forget them",
+			File: sql, Old: "entries = entries + COALESCE(v_joined, 0),\n", New: "entries = entries,\n",
+			Pkg: pkg, Test: "TestAcquire_together",
+		},
+		{
+			Name: "mysql-release-overtakes-its-attempt", Why: "an attempt that its caller has left adds a queue entry after the release",
+			File: verbs, Old: "	s.passing.settle(ctx, id)\n", New: "",
+			Pkg: pkg, Test: "TestRelease_afterTogether",
 		},
 		{
 			Name: "mysql-renewal-counts-the-queue", Why: "each renewal costs more with each waiter",
@@ -109,7 +139,7 @@ func mysql() []mutant {
 		},
 		{
 			Name: "mysql-refuses-by-an-old-state", Why: "a refusal that let the head in names capacity and a blocker of before",
-			File: sql, Old: "MIN(ends) INTO v_used, v_soon FROM", New: "MIN(ends) INTO v_late, v_soon FROM",
+			File: sql, Old: "        SELECT COALESCE(SUM(weight), 0), MIN(ends) INTO v_used, v_soon", New: "        SELECT COALESCE(SUM(weight), 0), MIN(ends) INTO v_late, v_soon",
 			Pkg: pkg, Test: "TestAcquire_promotesHead",
 		},
 		{
@@ -119,7 +149,7 @@ func mysql() []mutant {
 		},
 		{
 			Name: "mysql-dead-entries-stay", Why: "a dead waiter holds up those behind it",
-			File: sql, Old: "      DELETE FROM distlock_queue WHERE lock_key = p_key AND ends <= v_now;\n      SELECT COUNT(*)", New: "      SELECT COUNT(*)",
+			File: sql, Old: "  DELETE FROM distlock_queue WHERE lock_key = p_key AND ends <= p_now;\n", New: "",
 			Pkg: pkg, Test: "TestAcquire_clearsQueue",
 		},
 		{
@@ -146,6 +176,31 @@ func mysql() []mutant {
 			Name: "mysql-forgets-the-floor", Why: "the fences of a forgotten key start below its old ones when the clock was set back",
 			File: verbs, Old: "GREATEST(since, @floor)", New: "since",
 			Pkg: pkg, Test: "TestSweep",
+		},
+		{
+			Name: "mysql-converts-keys", Why: "the server converts keys and owners: two processes hold a lock, or none can renew it",
+			File: "store/mysql/mysql.go", Old: "		\"character_set_client\": \"'utf8mb4'\", \"character_set_connection\": \"'utf8mb4'\",\n		\"collation_connection\": \"'utf8mb4_general_ci'\", ", New: "		",
+			Pkg: pkg, Test: "TestStore_settings/utf8mb3",
+		},
+		{
+			Name: "mysql-chains-transactions", Why: "on a server with completion_type = CHAIN a grant is never committed",
+			File: "store/mysql/mysql.go", Old: "		\"completion_type\": \"'NO_CHAIN'\",\n", New: "",
+			Pkg: pkg, Test: "TestStore_settings/chained_transactions",
+		},
+		{
+			Name: "mysql-reads-a-part", Why: "on a server with sql_select_limit lists lack claims",
+			File: "store/mysql/mysql.go", Old: "\"sql_select_limit\": most, ", New: "",
+			Pkg: pkg, Test: "TestStore_settings/few_rows",
+		},
+		{
+			Name: "mysql-safe-updates", Why: "on a server with sql_safe_updates no process renews two claims at a time",
+			File: "store/mysql/mysql.go", Old: "\"sql_safe_updates\": \"0\", ", New: "",
+			Pkg: pkg, Test: "TestStore_settings/safe_updates",
+		},
+		{
+			Name: "mysql-check-outlives-its-call", Why: "while another process migrates, calls do not end with their contexts",
+			File: "store/mysql/schema.go", Old: "	case <-ctx.Done():\n		return nil, ctx.Err()\n	}\n	if v := s.ready", New: "	}\n	if v := s.ready",
+			Pkg: pkg, Test: "TestStore_check_ends",
 		},
 	}
 }

@@ -31,12 +31,12 @@ func pgadvisory() []mutant {
 		},
 		{
 			Name: "error-leaves-the-lock", Why: "a lock outlives the error of the statement that took it, and has no owner",
-			File: dir + "acquire.go", Old: "			s.undo(c, unavailable(err))\n", New: "			s.remove(c)\n			c.finish(false, unavailable(err))\n",
+			File: dir + "acquire.go", Old: "			s.release(c, sqlrow.Unavailable(err))\n", New: "			s.remove(c)\n			c.finish(false, sqlrow.Unavailable(err))\n",
 			Pkg: pkg, Test: "TestStore_grants",
 		},
 		{
 			Name: "failed-join-frees-another", Why: "a lock that may not have been taken is released, and a reader on the same connection loses its lock without notice",
-			File: dir + "acquire.go", Old: "		if s.doubt(c, unavailable(err)) {\n", New: "		if true {\n",
+			File: dir + "acquire.go", Old: "		if s.doubt(c, sqlrow.Unavailable(err)) {\n", New: "		if true {\n",
 			Pkg: pkg, Test: "TestStore_join_fails",
 		},
 		{

@@ -204,7 +204,7 @@ func postgres() []mutant {
 		},
 		{
 			Name: "postgres-lost-reply-is-unavailable", Why: "a claim that may have been granted is reported as not granted",
-			File: "store/postgres/exchange.go", Old: "		return fmt.Errorf(\"%w: %w\", errLost, x.Lost)\n", New: "		return unavailable(fmt.Errorf(\"%w: %w\", errLost, x.Lost))\n",
+			File: "store/postgres/exchange.go", Old: "		return fmt.Errorf(\"%w: %w\", errLost, x.Lost)\n", New: "		return fmt.Errorf(\"%w: %w\", errClosed, x.Lost)\n",
 			Pkg: pkg, Test: "TestStore_lostReply",
 		},
 		{
@@ -296,6 +296,41 @@ func postgres() []mutant {
 			Name: "postgres-near-is-far", Why: "a waiter near the head waits as long as one far from it",
 			File: file, Old: "and e.number > low and", New: "and e.number > 0 and",
 			Pkg: pkg, Test: "TestSQL_farAttempts",
+		},
+		{
+			Name: "postgres-lowers-twice", Why: "two calls that lower one claim free its weight twice, and more claims than the limit are granted",
+			File: file, Old: "    if acquire.weight < own.weight then\n      -- A call", New: "    if false then\n      -- A call",
+			Pkg: pkg, Test: "TestSQL_sumLoweredTwice",
+		},
+		{
+			Name: "postgres-other-encoding", Why: "a role with another client_encoding cannot lock, or locks other keys",
+			File: "store/postgres/postgres.go", Old: "	inUTF8(conn)\n", New: "",
+			Pkg: pkg, Test: "TestStore_settings_pool",
+		},
+		{
+			Name: "postgres-pool-in-another-encoding", Why: "two processes with different encodings hold one lock",
+			File: "store/postgres/schema.go", Old: "encoding != \"UTF8\" && encoding != \"\" {\n", New: "encoding == \"none\" {\n",
+			Pkg: pkg, Test: "TestStore_settings_pool",
+		},
+		{
+			Name: "postgres-escaped-values", Why: "with bytea_output = escape, Once returns another result than it recorded",
+			File: "store/postgres/answer.go", Old: "c.Value = bytea(t.Value)", New: "c.Value = []byte(sqlrow.Plain(t.Value))",
+			Pkg: pkg, Test: "TestStore_settings/bytea_output=escape",
+		},
+		{
+			Name: "postgres-quoted-search-path", Why: "functions that were created with quote_all_identifiers call themselves for ever",
+			File: "store/postgres/migrate.go", Old: "set local quote_all_identifiers = off;\\n", New: "",
+			Pkg: pkg, Test: "TestStore_settings/quote_all_identifiers=on",
+		},
+		{
+			Name: "postgres-check-outlives-its-call", Why: "while another process migrates, calls do not end with their contexts",
+			File: "store/postgres/schema.go", Old: "	case <-ctx.Done():\n		return nil, ctx.Err()\n	}\n	if v := s.ready", New: "	}\n	if v := s.ready",
+			Pkg: pkg, Test: "TestStore_check_ends",
+		},
+		{
+			Name: "postgres-remembers-broken-records", Why: "the reason of a broken record, and its value, stay in the table for as long as it would have lived",
+			File: file, Old: ", ends = least(c.ends, now + interval '1 hour')\n", New: "\n",
+			Pkg: pkg, Test: "TestStore_Break_forgets",
 		},
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
-// proof are mutants of what judges others, and of how stores hear what servers say and write what users name.
+// proof are mutants of what judges others, and of how stores hear what servers say and write what
+// users name.
 func proof() []mutant {
 	const history = "internal/lab/history"
 	return []mutant{

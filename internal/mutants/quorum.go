@@ -61,6 +61,16 @@ func quorum() []mutant {
 			Pkg: pkg, Test: "TestStore_Release_in_parts",
 		},
 		{
+			Name: "split-votes-wait", Why: "while votes are split, a node that is down keeps all owners waiting with parts of the claim",
+			File: dir + "acquire.go", Old: "if !s.late[i].Load() {", New: "if s.late != nil {",
+			Pkg: pkg, Test: "TestStore_split_votes_down",
+		},
+		{
+			Name: "split-votes-give-up-far-nodes", Why: "while a part of a dead owner's claim is left on a node, nobody gets the key if another node is far away",
+			File: dir + "acquire.go", Old: " && s.missOnlyLate(votes) {", New: " {",
+			Pkg: pkg, Test: "TestStore_Acquire_waits_for_the_release_of_an_earlier_try",
+		},
+		{
 			Name: "late-vote-counts", M: "M06", Why: "a grant is counted although its answer came after the limit",
 			File: dir + "round.go", Old: "context.WithoutCancel(ctx), limit, errLate)", New: "context.WithoutCancel(ctx), 100*limit, errLate)",
 			Pkg: pkg, Test: "TestStore_late_grants_do_not_count",

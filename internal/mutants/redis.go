@@ -25,6 +25,11 @@ func redis() []mutant {
 			Pkg: pkg, Test: "TestStore_remembers",
 		},
 		{
+			Name: "redis-hands-off-below-the-floor", M: "M04e", Why: "the memory of a name is lost and the clock is set back, and the next holder has a lower fence",
+			File: dir + "release.lua", Old: "'^([1-9]%d*) 0 ([1-9]%d*) 0", New: "'^(%d+) 0 ([1-9]%d*) 0",
+			Pkg: pkg, Test: "TestStore_virtual_lostFence",
+		},
+		{
 			Name: "redis-joins-for-a-shorter-life", Why: "a queue entry with a long TTL is forgotten when another joins the queue behind it",
 			File: dir + "acquire.lua", Old: "if call('PTTL', set) < 600000 then call('PEXPIRE', set, '600000') end", New: "call('PEXPIRE', set, '600000')",
 			Pkg: pkg, Test: "TestStore_longEntry",
@@ -38,6 +43,16 @@ func redis() []mutant {
 			Name: "redis-joins-unseen-slowly", Why: "the same, for waiters that the fast path does not know",
 			File: dir + "state.lua", Old: "flagged ~= busy() then", New: "flagged and not busy() then",
 			Pkg: pkg, Test: "TestStore_virtual_value/a_shared_waiter",
+		},
+		{
+			Name: "redis-far-attempt-renews-nothing", Why: "a waiter far from the head loses its place in the queue while it waits",
+			File: dir + "acquire.lua", Old: "      call('ZADD', set, 100000000000000 + ends, 'e' .. owner)\n    else", New: "    else",
+			Pkg: pkg, Test: "TestStore_virtual_farAttempt",
+		},
+		{
+			Name: "redis-far-attempt-outlives-the-memory", Why: "a queue is forgotten ten minutes after the last newcomer, while its waiters attempt",
+			File: dir + "acquire.lua", Old: "    local keep = waiting == 0 or ", New: "    local keep = waiting == 0 or not entry and ",
+			Pkg: pkg, Test: "TestStore_virtual_farAttempt",
 		},
 		{
 			Name: "redis-overtakes-the-queue", Why: "a newcomer takes the key that has expired from the head of the queue",
@@ -122,13 +137,33 @@ func redis() []mutant {
 		},
 		{
 			Name: "batcher-uses-an-idle-connection", Why: "a server closes a connection that is idle, and the first call after a pause fails with an unknown outcome",
-			File: "store/redis/rueidisstore/solo.go", Old: "	case now.Sub(s.used) > soloIdle:\n", New: "	case false:\n",
+			File: "store/redis/rueidisstore/solo.go", Old: "!one.taken && now.Sub(one.used) <= soloIdle {", New: "!one.taken {",
 			Pkg: "store/redis/rueidisstore", Test: "TestBatcher_solo",
 		},
 		{
+			Name: "batcher-keeps-connections", Why: "the pool of the application never gets back the connections that round trips had of their own",
+			File: "store/redis/rueidisstore/solo.go", Old: "			go one.c.Close()\n", New: "			_ = one\n",
+			Pkg: "store/redis/rueidisstore", Test: "TestBatcher_solo_fullPool",
+		},
+		{
+			Name: "batcher-hears-no-cancel", Why: "a server hangs, and a call whose ctx was cancelled returns after 5 s",
+			File: "store/redis/rueidisstore/batcher.go", Old: "own != nil || !quiet || !cancellable(ctx) {", New: "own != nil || !quiet || true {",
+			Pkg: "store/redis/rueidisstore", Test: "TestBatcher_cancelled/shared",
+		},
+		{
+			Name: "batcher-hears-no-cancel-alone", Why: "the same, on the connection of calls that follow each other",
+			File: "store/redis/rueidisstore/solo.go", Old: "s.c == c.c && s.taken && s.count == c.count", New: "s.c == c.c && s.count != c.count",
+			Pkg: "store/redis/rueidisstore", Test: "TestBatcher_cancelled/own",
+		},
+		{
 			Name: "batcher-keeps-a-broken-connection", Why: "after one broken connection every call of one goroutine fails",
-			File: "store/redis/rueidisstore/solo.go", Old: "	b.solo.taken, b.solo.used = false, time.Now()\n	if b.closed || res.NonRedisError() != nil {\n", New: "	b.solo.taken, b.solo.used = false, time.Now()\n	if b.closed && res.NonRedisError() != nil {\n",
+			File: "store/redis/rueidisstore/solo.go", Old: "	if res.NonRedisError() != nil {\n", New: "	if res.NonRedisError() != nil && b.closed {\n",
 			Pkg: "store/redis/rueidisstore", Test: "TestBatcher_solo_cut",
+		},
+		{
+			Name: "batcher-opens-without-end", Why: "a busy process opens one connection after the other",
+			File: "store/redis/rueidisstore/solo.go", Old: "len(s.all) < minTrips && ", New: "len(s.all) < 10*minTrips && ",
+			Pkg: "store/redis/rueidisstore", Test: "TestBatcher_solos",
 		},
 		{
 			Name: "batcher-closes-for-one", Why: "a store that is closed while calls are held back never ends",

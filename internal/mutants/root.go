@@ -1,6 +1,6 @@
 package main
 
-// root are mutants of taking, waiting, handing on and giving back.
+// root are mutants of acquiring, waiting, handing off and releasing.
 func root() []mutant {
 	return []mutant{
 		{
@@ -11,8 +11,13 @@ func root() []mutant {
 		},
 		{
 			Name: "call-without-a-limit", Why: "a call under a context that can be cancelled has no limit of its own, and a store that hangs is awaited for ever",
-			File: "internal/queue/limit.go", Old: "context.WithDeadline(c.Context, c.ends)", New: "context.WithCancel(c.Context)",
+			File: "internal/queue/store.go", Old: "context.WithDeadline(c.Context, c.ends)", New: "context.WithCancel(c.Context)",
 			Pkg: "internal/queue", Test: "TestLazyLimit",
+		},
+		{
+			Name: "held-back-without-a-limit", Why: "a call that Redis does not answer is awaited for as long as the caller's context lasts",
+			File: "internal/queue/store.go", Old: "	return c.Context.Done(), c.shared\n", New: "	return c.Context.Done(), nil\n",
+			Pkg: "internal/queue", Test: "TestLazyLimit_shared",
 		},
 		{
 			Name: "outer-lease-not-checked", M: "M12", Why: "after a pause, the context of several leases is still valid although an outer lease is lost",
@@ -36,7 +41,7 @@ func root() []mutant {
 		},
 		{
 			Name: "no-expiry-not-reported", Why: "no error says that a key of another program never expires",
-			File: "translate.go", Old: "	e.endless = b.Owner != \"\" &&", New: "	e.endless = b.Owner == \"\" &&",
+			File: "request.go", Old: "	e.endless = b.Owner != \"\" &&", New: "	e.endless = b.Owner == \"\" &&",
 			Test: "TestLocker_Lock_heldWithoutExpiry",
 		},
 		{
@@ -46,7 +51,7 @@ func root() []mutant {
 		},
 		{
 			Name: "options-of-another-kind", Why: "Exact and Preferred on a lock are accepted and have no effect",
-			File: "given.go", Old: "	if opt.given&without[k] == 0 {\n", New: "	if true {\n",
+			File: "request.go", Old: "	if opt.given&without[k] == 0 {\n", New: "	if true {\n",
 			Test: "TestOptions_otherKind",
 		},
 		{
@@ -213,7 +218,7 @@ func root() []mutant {
 		},
 		{
 			Name: "observer-panics-waiting", Why: "a call that has ended stays in the queue, and so do all behind it",
-			File: "internal/queue/waiter.go", Old: "			w.m.leave(ctx, w.k, w)\n			if", New: "			if",
+			File: "internal/queue/waiter.go", Old: "			w.m.detach(ctx, w.k, w)\n			if", New: "			if",
 			Test: "TestObserver_panics",
 		},
 		{

@@ -21,7 +21,7 @@ func server() []mutant {
 		},
 		{
 			Name: "server-drains-and-grants", Why: "a server that is about to end grants claims",
-			File: "server/store.go", Old: "	if s.drained.Err() != nil {\n		return nil, draining()\n	}\n	ctx, cancel", New: "	ctx, cancel",
+			File: "server/store.go", Old: "	if s.drained.Err() != nil {\n		return nil, draining()\n	}\n	return s.acquire", New: "	return s.acquire",
 			Pkg: "server", Test: "TestServer_Drain",
 		},
 		{
@@ -144,6 +144,56 @@ func server() []mutant {
 			Name: "remote-stays-with-a-dead-server", Why: "a client of two servers stops when one of them ends",
 			File: client + "server.go", Old: "		if left == 0 || !rewound(r, err) {\n", New: "		if left >= 0 {\n",
 			Pkg: pkg, Test: "TestStore_next_server",
+		},
+		{
+			Name: "remote-closed-connection", Why: "the first call after a server was started again fails, although nothing was wrong",
+			File: client + "quiet_unix.go", Old: "	return err == nil && yes\n", New: "	return err == nil || yes\n",
+			Pkg: pkg, Test: "TestStore_connections",
+		},
+		{
+			Name: "remote-second-answer", Why: "what a server sent too much is the answer to the next call",
+			File: client + "direct.go", Old: " || c.reader.Buffered() > 0:", New: ":",
+			Pkg: pkg, Test: "TestDirect_answers",
+		},
+		{
+			Name: "remote-long-answer", Why: "a part of an answer is taken for all of it",
+			File: client + "direct.go", Old: "	if c.limit.N == 0 { ", New: "	if c.limit.N < 0 { ",
+			Pkg: pkg, Test: "TestDirect_answers",
+		},
+		{
+			Name: "remote-release-overtakes", Why: "a release overtakes the attempt that it undoes, and the claim stays for its TTL",
+			File: client + "batcher.go", Old: "	b.left = append(b.left, h)\n", New: "",
+			Pkg: pkg, Test: "TestBatcher_leave",
+		},
+		{
+			Name: "remote-slow-calls-hold-others", Why: "calls of other keys wait for those of a key that somebody has locked",
+			File: client + "batcher.go", Old: "time.Since(b.queue[0].began) >= maxHeld {", New: "time.Since(b.queue[0].began) < 0 {",
+			Pkg: pkg, Test: "TestBatcher_slow",
+		},
+		{
+			Name: "remote-leaves-others", Why: "the caller that leaves first ends the calls of others",
+			File: client + "batcher.go", Old: "h.trip.callers--; h.trip.callers == 0 {", New: "h.trip.callers--; h.trip.callers >= 0 {",
+			Pkg: pkg, Test: "TestBatcher_leave",
+		},
+		{
+			Name: "remote-answers-of-others", Why: "a call without an answer gets that of another one",
+			File: client + "together.go", Old: "	if err == nil && len(ms) != n {\n", New: "	if err == nil && len(ms) < n {\n",
+			Pkg: pkg, Test: "TestSplit",
+		},
+		{
+			Name: "server-rate-of-one-message", Why: "a client evades its rate by sending calls together",
+			File: "server/store.go", Old: "		err := s.op.quota.call(ctx, keep)\n", New: "		var err error\n",
+			Pkg: "server", Test: "TestServer_together_rate",
+		},
+		{
+			Name: "server-releases-as-calls", Why: "releases wait behind the rate of other calls, if they are sent together",
+			File: "server/operations.go", Old: " || strings.HasSuffix(path, \"/ReleaseAll\")", New: "",
+			Pkg: "server", Test: "TestServer_together_rate",
+		},
+		{
+			Name: "server-waits-for-slow-streams", Why: "clients that send a message slowly by HTTP/2 use up the server",
+			File: "server/server.go", Old: "		ReadTimeout: bodyLimit, WriteTimeout: answerLimit,", New: "		ReadTimeout: time.Hour, WriteTimeout: answerLimit,",
+			Pkg: "server", Test: "TestServer_slow",
 		},
 	}
 }

@@ -16,7 +16,7 @@ func sqlMistakes() []mutant {
 		"      AND slot IN ('', p_owner) AND owner = p_owner AND ends > v_now"
 	const broken = "    SELECT lock_key, 0 AS waiting, owner, weight, `limit`, fence, v_now - since AS held,\n" +
 		"        ends - v_now AS `left`, kept, holder, task, meta, value\n" +
-		"      FROM distlock_claim WHERE lock_key = p_key AND owner IS NOT NULL AND broken IS NULL AND ends > v_now\n" +
+		"      FROM distlock_claim WHERE lock_key = p_key AND broken IS NULL AND ends > v_now\n" +
 		"        AND (p_up_to = 0 OR fence <= p_up_to) ORDER BY granted"
 	const update = "      UPDATE distlock_claim SET ends = v_now + p_ttl, value = IF(p_set, p_value, value), kept = kept OR p_keep\n"
 	const entry = "          UPDATE distlock_queue SET weight = p_weight, `limit` = p_limit, ends = v_now + p_queue_ttl,\n"
@@ -45,7 +45,7 @@ func sqlMistakes() []mutant {
 		},
 		{
 			Name: "sql-takes-a-free-key-twice", Why: "the direct grant does not look for another holder",
-			File: verbs, Old: "slot = '' AND owner IS NULL AND others = 0 AND entries = 0 AND last", New: "slot = '' AND others = 0 AND entries = 0 AND last",
+			File: verbs, Old: "slot = '' AND ends = 0 AND others = 0 AND entries = 0 AND last", New: "slot = '' AND others = 0 AND entries = 0 AND last",
 			Test: "exclusive",
 		},
 		// Lives.
@@ -66,7 +66,7 @@ func sqlMistakes() []mutant {
 		},
 		{
 			Name: "sql-sweeps-live-claims", Why: "the sweeper forgets the condition for the claim in the row of the key",
-			File: sql, Old: "owner = IF(ends <= v_now, NULL, owner)\n          WHERE lock_key = v_key", New: "owner = NULL\n          WHERE lock_key = v_key",
+			File: sql, Old: "ends = IF(ends <= v_now, 0, ends)\n          WHERE lock_key = v_key", New: "ends = 0\n          WHERE lock_key = v_key",
 			Test: "swept",
 		},
 		{
@@ -91,7 +91,7 @@ func sqlMistakes() []mutant {
 		},
 		{
 			Name: "sql-renews-by-key", Why: "a renewal does not compare the owner",
-			File: sql, Old: claim, New: "    SELECT slot, broken INTO v_slot, v_broken FROM distlock_claim WHERE lock_key = p_key\n      AND slot IN ('', p_owner) AND owner IS NOT NULL AND ends > v_now",
+			File: sql, Old: claim, New: "    SELECT slot, broken INTO v_slot, v_broken FROM distlock_claim WHERE lock_key = p_key\n      AND slot IN ('', p_owner) AND ends > v_now",
 			Test: "stale",
 		},
 		{
@@ -256,7 +256,7 @@ func sqlMistakes() []mutant {
 		},
 		{
 			Name: "sql-lists-one-page", Why: "List shows the first 100 keys only",
-			File: list, Old: "	return last, row.number() == listStep, row.err\n", New: "	return last, row.number() < 0, row.err\n",
+			File: list, Old: "	return last, row.Number() == listStep, row.Err\n", New: "	return last, row.Number() < 0, row.Err\n",
 			Test: "many keys", Args: many,
 		},
 		{
@@ -266,7 +266,7 @@ func sqlMistakes() []mutant {
 		},
 		{
 			Name: "sql-shows-the-dead", Why: "Show returns claims that have ended",
-			File: list, Old: "AND owner IS NOT NULL AND broken IS NULL AND ends > @now\"+\n", New: "AND owner IS NOT NULL AND broken IS NULL\"+\n",
+			File: list, Old: " AND broken IS NULL AND ends > @now\"+\n", New: " AND broken IS NULL\"+\n",
 			Test: "ended is not shown",
 		},
 		{
@@ -297,7 +297,7 @@ func sqlMistakes() []mutant {
 		},
 		{
 			Name: "sql-cut-off-is-unavailable", Why: "a call that ended with its context is reported as one that changed nothing",
-			File: query, Old: "			return ctx.Err()\n		}\n		return definite(err)\n", New: "			return unavailable(ctx.Err())\n		}\n		return definite(err)\n",
+			File: query, Old: "			return ctx.Err()\n		}\n		return definite(err)\n", New: "			return sqlrow.Unavailable(ctx.Err())\n		}\n		return definite(err)\n",
 			Test: "cut off",
 		},
 	}

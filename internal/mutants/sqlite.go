@@ -106,5 +106,25 @@ func sqlite() []mutant {
 			File: dir + "solo.go", Old: "	case busy(err), !s.same(): ", New: "	case busy(err): ",
 			Pkg: pkg, Test: "TestStore_file_replaced/release_by_one_statement",
 		},
+		{
+			Name: "sqlite-remembers-broken-claims", Why: "a key stays in the file for as long as a broken claim would have lived",
+			File: dir + "verbs.go", Old: "min(c.ends, after(t.now, reasonLimit))", New: "c.ends",
+			Pkg: pkg, Test: "TestStore_Break_forgets",
+		},
+		{
+			Name: "sqlite-pushed-to-another-key", Why: "a claim is granted to a waiter that nobody notifies, and blocks the key",
+			File: dir + "notify.go", Old: "return w.id == id })", New: "return w.id.Owner == id.Owner })",
+			Pkg: pkg, Test: "TestStore_pushed_others",
+		},
+		{
+			Name: "sqlite-pushed-with-an-old-fence", Why: "a pushed grant has a fence of the holder before",
+			File: dir + "key.go", Old: "		fence := max(k.last+driver.Span, wall())\n", New: "		fence := max(k.last, 1)\n",
+			Pkg: pkg, Test: "TestStore_pushed",
+		},
+		{
+			Name: "sqlite-pushed-before-the-commit", Why: "a waiter trusts a grant that was never committed",
+			File: dir + "tx.go", Old: "	if e.err = s.end(t, err); e.err != nil {\n		e.wakeups = nil\n", New: "	if e.err = s.end(t, err); e.err != nil {\n",
+			Pkg: pkg, Test: "TestStore_pushed_fails",
+		},
 	}
 }

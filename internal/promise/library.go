@@ -152,14 +152,15 @@ var Library = []Pledge{
 	},
 	{
 		What: "A call that acquires or reads returns within 20 ms of the end of its context, " +
-			"even if the store does not answer. The library undoes its leftovers in the " +
-			"background. A call without a deadline fails after 6 s",
+			"even if the store does not answer; through go-redis within 70 ms. Leftovers are " +
+			"undone in the background. A call without a deadline fails after 6 s",
 		Tests: []Test{
-			"bound_test.go:TestBound",
-			"bound_test.go:TestBound_waiting",
-			"bound_test.go:TestBound_none",
-			"bound_test.go:TestBound_close",
+			"locker_test.go:TestBound",
+			"locker_test.go:TestBound_waiting",
+			"locker_test.go:TestBound_none",
+			"locker_test.go:TestBound_close",
 			"tests/guarantees/closed_test.go:TestBound_serverHangs servers that are stopped",
+			"store/redis/calls_test.go:TestCalls go-redis",
 		},
 	},
 	{

@@ -39,7 +39,7 @@ func etcdClients() []Row {
 		{
 			Under: []string{"F01", "F02"},
 			Fault: "crash or pause of the holder",
-			Holds: "free when the lease ends, up to a second after the TTL. The next fence is higher",
+			Holds: "free when the lease ends, up to a second after the TTL, and up to two seconds after a TTL of 10 s or more. The next fence is higher",
 			Tests: etcdRules(`rules "expiry", "fence"`),
 		},
 		{

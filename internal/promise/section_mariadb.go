@@ -61,7 +61,7 @@ func mariadb() Section {
 			},
 			{
 				Under: []string{"F08"},
-				Fault: "power loss with `innodb_flush_log_at_trx_commit` other than 1",
+				Fault: "power loss with `innodb_flush_log_at_trx_commit` 0 or 2",
 				Holds: "the last grants are forgotten: **two holders**. Fences rise. `distlock " +
 					"doctor` warns about this setting",
 				Tests: []Test{

@@ -2,7 +2,7 @@ package promise
 
 var clockForward = Promise{
 	Name: "One holder, if the server's clock is set forward",
-	Text: "The clock jumps by more than the remaining TTL of a claim. Redis and PostgreSQL " +
+	Text: "The clock jumps by more than the remaining TTL of a claim. Redis, PostgreSQL and MariaDB " +
 		"expire claims by the time of day. For Redlock, the clock of one node jumps.",
 	Cells: map[Store][]Claim{
 		Memory: {

@@ -104,7 +104,7 @@ var crash = Promise{
 			},
 			{
 				Answer: No,
-				When:   "with `innodb_flush_log_at_trx_commit` other than 1, after a power loss",
+				When:   "with `innodb_flush_log_at_trx_commit` 0 or 2, after a power loss",
 				What:   "the server answers before the data is on its disk",
 				Tests: []Test{
 					"tests/guarantees/restart_test.go:TestRestart/mariadb,_log_not_flushed",

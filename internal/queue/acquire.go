@@ -189,11 +189,11 @@ func (m *Manager) attach(ctx context.Context, c *Call, fence uint64) (*Lease, er
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	leave := m.Enter()
-	if leave == nil {
+	exit := m.Enter()
+	if exit == nil {
 		return nil, ErrClosed
 	}
-	defer leave()
+	defer exit()
 	if err := m.mayAttach(c, fence); err != nil {
 		return nil, err
 	}

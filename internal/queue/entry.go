@@ -15,14 +15,15 @@ type entry struct {
 	call     *Call
 	request  driver.Request
 	ctx      context.Context // of the watch and of the attempts
-	leave    context.CancelFunc
+	cancel   context.CancelFunc
 	wake     <-chan driver.Wake // nil: the store cannot watch
 	seen     uint64             // the last call that had come when the last attempt was made
 	failures int                // attempts since the store last answered one
 	doubt    bool               // one of them may have taken effect
 	together bool               // the store batches attempts
 
-	// What is known since the attempt that the store last refused; before that, since the first one.
+	// What is known since the attempt that the store last refused; before that, since the first
+	// one.
 	begun bool
 	since uint64        // the last call that had come when that attempt was sent
 	sent  time.Duration // when it was sent
@@ -41,7 +42,7 @@ func (m *Manager) newEntry(c *Call) *entry {
 		// it until then, however long its pauses are.
 		e.request.QueueTTL = min(3*max(c.MaxPause, time.Second), maxQueueTTL)
 	}
-	e.ctx, e.leave = context.WithCancel(m.running)
+	e.ctx, e.cancel = context.WithCancel(m.running)
 	return e
 }
 
@@ -62,7 +63,7 @@ func (e *entry) stuck(m *Manager) bool {
 // withdraw leaves the queue of the store. If that fails, the entry, or a grant that nobody has
 // seen, ends by itself.
 func (e *entry) withdraw(m *Manager) error {
-	e.leave()
+	e.cancel()
 	return m.withdraw(m.running, e.call, e.request.ID)
 }
 
@@ -149,10 +150,10 @@ func (m *Manager) deliverLocked(k *key, e *entry, res driver.Result, sent, life 
 		return false // too late to be trusted: the next attempt gives the same owner a new TTL
 	}
 	k.entry = nil
-	// The store may have granted the claim to an attempt whose answer was lost or late, or without an
-	// attempt. A claim that leaves capacity to others is then of no use to a call that came after the
-	// last refusal: claims with higher fences may have come and gone before the call. If the claim is
-	// fresh, the same holds for a call that came after this attempt.
+	// The store may have granted the claim to an attempt whose answer was lost or late, or without
+	// an attempt. A claim that leaves capacity to others is then of no use to a call that came
+	// after the last refusal: claims with higher fences may have come and gone before the call. If
+	// the claim is fresh, the same holds for a call that came after this attempt.
 	known := e.since
 	if res.Fresh {
 		known = e.seen
@@ -164,7 +165,7 @@ func (m *Manager) deliverLocked(k *key, e *entry, res driver.Result, sent, life 
 	}
 	lease.call, lease.t.call = w.call, w.call
 	if w.call.Terms.MaxHold != e.call.Terms.MaxHold {
-		lease.t.hold.Pass(w.call.Terms.MaxHold)
+		lease.t.hold.HandOff(w.call.Terms.MaxHold)
 	}
 	k.popLocked()
 	w.deliverLocked(lease)

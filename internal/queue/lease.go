@@ -47,9 +47,6 @@ const (
 	ended            // the answer is final
 )
 
-// Call returns the call that the lease belongs to.
-func (l *Lease) Call() *Call { return l.call }
-
 // ID returns the claim of the lease.
 func (l *Lease) ID() driver.ID { return l.t.id }
 
@@ -61,9 +58,6 @@ func (l *Lease) Since() time.Duration { return l.since }
 
 // Hold returns the hold of the claim.
 func (l *Lease) Hold() *keeper.Hold { return &l.t.hold }
-
-// Manager returns the Manager of the lease.
-func (l *Lease) Manager() *Manager { return l.t.m }
 
 // Err returns nil while the lease is held, and then why it ended: ErrReleased or the Caller's Lost.
 // It looks at the clock at every call.

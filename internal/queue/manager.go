@@ -88,7 +88,7 @@ func (m *Manager) TryMutex() bool {
 
 // Enter has Close wait until leave is called. It returns nil if the Manager is closed: the Close
 // that has begun ends all leases itself.
-func (m *Manager) Enter() (leave func()) {
+func (m *Manager) Enter() (exit func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.closed {

@@ -46,8 +46,8 @@ func (m *Manager) run(k *key) {
 			continue
 		}
 		left = nil // those that left the queue were notified
-		if m.serve(k, e, w) {
-			e.leave()
+		if m.round(k, e, w) {
+			e.cancel()
 			e = nil
 		}
 	}
@@ -82,7 +82,7 @@ func (m *Manager) next(k *key, e **entry, left error) (next step, t *tenure, w *
 	if *e == nil {
 		*e = m.newEntry(w.call)
 	}
-	k.goal, k.entry, k.owner, k.interrupt = (*e).call, (*e).call, (*e).request.Owner, (*e).leave
+	k.goal, k.entry, k.owner, k.interrupt = (*e).call, (*e).call, (*e).request.Owner, (*e).cancel
 	(*e).request.Limit = (*e).call.Bound()
 	(*e).seen = m.seq
 	if k.yield {
@@ -92,9 +92,9 @@ func (m *Manager) next(k *key, e **entry, left error) (next step, t *tenure, w *
 	return attempt, nil, w
 }
 
-// serve attempts the store for the first waiter, and sleeps if it was refused. It reports whether
+// round attempts the store for the first waiter, and sleeps if it was refused. It reports whether
 // the entry has ended: the claim was granted, or another owner has to attempt.
-func (m *Manager) serve(k *key, e *entry, w *Waiter) (ended bool) {
+func (m *Manager) round(k *key, e *entry, w *Waiter) (ended bool) {
 	if e.wake == nil {
 		// Watch before the attempt, so that no notification falls in between.
 		e.wake = driver.Watch(e.ctx, m.store, e.request.ID)

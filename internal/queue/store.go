@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/distlock/distlock/driver"
@@ -14,17 +15,17 @@ const (
 	// nothing for longer. The trust that an answer would bring bounds it too.
 	CallLimit = 5 * time.Second
 
-	// limitSlack is how much less than CallLimit a call may get, so that calls of about the same time
-	// share one limit.
+	// limitSlack is how much less than CallLimit a call may get, so that calls of about the same
+	// time share one limit.
 	limitSlack = 500 * time.Millisecond
 
-	// withdrawLimit bounds a withdrawal: the caller wants to leave, and what it leaves behind ends by
-	// itself.
+	// withdrawLimit bounds a withdrawal: the caller wants to leave, and what it leaves behind ends
+	// by itself.
 	withdrawLimit = time.Second
 
-	// undoGrace is how long a call waits for what it undoes after its ctx has ended. A store that is
-	// near answers in less, and then the error is definite. A call returns within 20 ms of the end of
-	// its ctx.
+	// undoGrace is how long a call waits for what it undoes after its ctx has ended. A store that
+	// is near answers in less, and then the error is definite. A call returns within 20 ms of the
+	// end of its ctx.
 	undoGrace = 12 * time.Millisecond
 )
 
@@ -72,6 +73,9 @@ type sharedLimit struct {
 func (m *Manager) Call(ctx context.Context, limit time.Duration) (context.Context, context.CancelFunc) {
 	if limit < CallLimit || ctx.Done() != nil {
 		c := newLazyLimit(ctx, limit)
+		if limit >= CallLimit {
+			c.share(m.limit())
+		}
 		return c, c.end
 	}
 	return m.lastCall(ctx, limit, new(limited))
@@ -175,4 +179,93 @@ func (m *Manager) Behind(ctx context.Context, grace func() time.Duration, f func
 		panic(r.panic)
 	}
 	return r.err
+}
+
+// lazyLimit is a context with a timeout. It has no timer, and its parent does not know of it, until
+// a store waits for Done. A store that only reads the deadline, as a client of a connection does,
+// or waits for Ends, needs neither: they take as long as the rest of a Lock without its two round
+// trips.
+type lazyLimit struct {
+	context.Context // the parent
+	ends            time.Time
+	shared          <-chan struct{} // closed at ends, unless the parent ends before; nil: there is none
+
+	mu     sync.Mutex
+	full   context.Context // the usual context with this deadline; nil: nobody waits
+	cancel context.CancelFunc
+	ended  bool // the call has ended
+}
+
+func newLazyLimit(parent context.Context, limit time.Duration) *lazyLimit {
+	c := &lazyLimit{Context: parent, ends: time.Now().Add(limit)}
+	if d, ok := parent.Deadline(); ok && d.Before(c.ends) {
+		c.ends = d
+	}
+	return c
+}
+
+// share makes c end with a limit that calls of about the same time share, if that is earlier.
+func (c *lazyLimit) share(limit context.Context) {
+	if d, _ := limit.Deadline(); d.Before(c.ends) {
+		c.ends = d
+	}
+	c.shared = limit.Done()
+}
+
+// Ends returns two channels, and c has ended when one of them is closed. A store that waits for
+// both needs no timer, and the parent need not know of c: many goroutines may have one parent.
+func (c *lazyLimit) Ends() (parent, limit <-chan struct{}) {
+	if c.shared == nil {
+		return c.Done(), nil
+	}
+	return c.Context.Done(), c.shared
+}
+
+// whole returns the usual context.
+func (c *lazyLimit) whole() context.Context {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.full == nil {
+		c.full, c.cancel = context.WithDeadline(c.Context, c.ends)
+		if c.ended {
+			c.cancel()
+		}
+	}
+	return c.full
+}
+
+// end ends the context.
+func (c *lazyLimit) end() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ended = true
+	if c.cancel != nil {
+		c.cancel()
+	}
+}
+
+// waited reports whether the usual context says more than the parent and the clock.
+func (c *lazyLimit) waited() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.full != nil || c.ended || !time.Now().Before(c.ends)
+}
+
+func (c *lazyLimit) Deadline() (time.Time, bool) { return c.ends, true }
+
+func (c *lazyLimit) Done() <-chan struct{} { return c.whole().Done() }
+
+func (c *lazyLimit) Err() error {
+	if c.waited() {
+		return c.whole().Err()
+	}
+	return c.Context.Err()
+}
+
+// Value also finds the context that package context looks for.
+func (c *lazyLimit) Value(key any) any {
+	if c.waited() {
+		return c.whole().Value(key)
+	}
+	return c.Context.Value(key)
 }

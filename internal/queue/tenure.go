@@ -117,7 +117,7 @@ func (t *tenure) toRunnerLocked() {
 func (t *tenure) deliverLocked(w *Waiter) {
 	t.k.popLocked()
 	if w.call.Terms.MaxHold != 0 || t.call.Terms.MaxHold != 0 {
-		t.hold.Pass(w.call.Terms.MaxHold)
+		t.hold.HandOff(w.call.Terms.MaxHold)
 	}
 	w.deliverLocked(t.nextLocked(&w.call.slab().lease, w.call, true))
 	t.m.reconcileLocked(t.k)

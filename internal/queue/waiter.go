@@ -83,7 +83,7 @@ func (m *Manager) await(ctx context.Context, k *key, w *Waiter) (*Lease, error) 
 		select {
 		case <-w.ready:
 		case <-ctx.Done():
-			m.leave(ctx, k, w)
+			m.detach(ctx, k, w)
 		}
 	}
 	if ended != nil {
@@ -105,7 +105,7 @@ func (w *Waiter) begin(ctx context.Context) (began time.Duration, ended func() <
 	reported := false
 	defer func() {
 		if !reported { // the caller panicked
-			w.m.leave(ctx, w.k, w)
+			w.m.detach(ctx, w.k, w)
 			if w.lease != nil {
 				w.lease.unless(ctx, &reported)
 			}
@@ -163,7 +163,7 @@ func (m *Manager) retry(ctx context.Context, k *key, w *Waiter) {
 		case <-w.ready:
 			return
 		case <-ctx.Done():
-			m.leave(ctx, k, w)
+			m.detach(ctx, k, w)
 			return
 		case <-time.After(m.count(k, w)):
 		}
@@ -188,9 +188,9 @@ func (m *Manager) count(k *key, w *Waiter) time.Duration {
 	return max(w.next-now, w.call.MinPause)
 }
 
-// leave removes w from the queue because its ctx has ended, unless it got its lease at the same
+// detach removes w from the queue because its ctx has ended, unless it got its lease at the same
 // moment.
-func (m *Manager) leave(ctx context.Context, k *key, w *Waiter) {
+func (m *Manager) detach(ctx context.Context, k *key, w *Waiter) {
 	cause := context.Cause(ctx) // before the lock is taken: a look at a lease's context may end the lease
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -30,6 +30,9 @@ func echo(args []string) int {
 		}
 		fmt.Println("heard", in.Text())
 	}
+	if in.Err() != nil {
+		return 1
+	}
 	return 0
 }
 

@@ -98,7 +98,7 @@ func findPython() (string, error) {
 		}
 		errs = append(errs, err)
 	}
-	return "", fmt.Errorf("no Python with redis-py; to get it: scripts/servers\n%w",
+	return "", fmt.Errorf("no Python with redis-py; to get it: scripts/servers --all\n%w",
 		errors.Join(errs...))
 }
 

@@ -66,7 +66,7 @@ func (p *repeater) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	case 1, 2, 3: // now and later, or twice at once
 		p.twice.Add(1)
-		if strings.HasSuffix(r.URL.Path, "/Release") {
+		if strings.Contains(r.URL.Path, "/Release") { // also several
 			// The second of two releases is answered "not held", which must not be the caller's
 			// answer: so it is sent after the first was answered.
 			defer again()

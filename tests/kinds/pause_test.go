@@ -60,6 +60,9 @@ func playNested(args []string) int {
 		fmt.Println(firstCheck(work, ttl))
 		_ = l.Close(ctx)
 	}
+	if lines.Err() != nil {
+		return 1
+	}
 	return 0
 }
 

@@ -90,7 +90,7 @@ var runs = []run{
 func TestModels(t *testing.T) {
 	for _, program := range []string{"spin", "gcc"} {
 		if _, err := exec.LookPath(program); err != nil {
-			testenv.Missing(t, program, "apt-get install spin gcc, or scripts/servers")
+			testenv.Missing(t, program, "apt-get install spin gcc, or scripts/servers --all")
 		}
 	}
 	source, err := filepath.Abs(".")

@@ -25,7 +25,29 @@ func onEach(t *testing.T, test func(t *testing.T, sys *faults.System)) {
 	if *only == "" {
 		all = slices.DeleteFunc(all, func(sys *faults.System) bool { return sys.Long })
 	}
+	if *half >= 0 {
+		all = halfOf(all, len(t.Name())+*half)
+	}
 	eachStore(t, all, test)
+}
+
+// halfOf returns every second store, from the first or the second on.
+func halfOf(all []*faults.System, from int) (some []*faults.System) {
+	for i, sys := range all {
+		if (i+from)%2 == 0 {
+			some = append(some, sys)
+		}
+	}
+	return some
+}
+
+// Two halves are all stores, and no store is in both.
+func TestHalfOf(t *testing.T) {
+	all := faults.Systems()
+	even, odd := halfOf(all, 4), halfOf(all, 7)
+	if len(even)+len(odd) != len(all) || even[0] != all[0] || odd[0] != all[1] {
+		t.Errorf("%d and %d of %d stores", len(even), len(odd), len(all))
+	}
 }
 
 func eachStore(t *testing.T, systems []*faults.System, test func(t *testing.T, sys *faults.System)) {

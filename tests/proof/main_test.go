@@ -16,6 +16,7 @@ import (
 
 var (
 	proof = flag.Bool("proof", false, "run the tests of this package, which take some minutes")
+	half  = flag.Int("half", -1, "each test runs on half of the stores: an even number and an odd one give both halves; negative: on all stores")
 	seed  = flag.Uint64("seed", 1, "decides the faults, and roughly their times")
 )
 

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os/exec"
@@ -77,6 +78,11 @@ func (p *process) listen(out io.Reader, note func(*history.Op)) {
 		if m.Op != nil {
 			note(m.Op)
 		}
+	}
+	if errors.Is(lines.Err(), bufio.ErrTooLong) {
+		p.mu.Lock()
+		p.strays++
+		p.mu.Unlock()
 	}
 }
 

@@ -76,3 +76,49 @@ func TestLazyLimit_parent(t *testing.T) {
 		}
 	})
 }
+
+// A limit that calls share ends a lazyLimit, and so does its parent. A store that waits for both
+// makes nothing.
+func TestLazyLimit_shared(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]error{"limit": context.DeadlineExceeded, "parent": context.Canceled} {
+		synctest.Test(t, func(t *testing.T) {
+			parent, leave := context.WithCancel(t.Context())
+			defer leave()
+			limit, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			c := newLazyLimit(parent, time.Minute)
+			defer c.end()
+			c.share(limit)
+			if d, _ := c.Deadline(); !d.Equal(time.Now().Add(time.Second)) {
+				t.Errorf("%s: the deadline is in %v", name, time.Until(d))
+			}
+			if name == "parent" {
+				leave()
+			}
+			byParent, byLimit := c.Ends()
+			select {
+			case <-byParent:
+			case <-byLimit:
+			}
+			if c.full != nil {
+				t.Errorf("%s: waiting has made a context", name)
+			}
+			if !errors.Is(c.Err(), want) || !errors.Is(context.Cause(c), want) {
+				t.Errorf("%s: %v, cause %v; want %v", name, c.Err(), context.Cause(c), want)
+			}
+		})
+	}
+	synctest.Test(t, func(t *testing.T) { // without a shared limit the pair is as good as Done
+		c := newLazyLimit(t.Context(), time.Second)
+		defer c.end()
+		byParent, byLimit := c.Ends()
+		select {
+		case <-byParent:
+		case <-byLimit:
+		}
+		if !errors.Is(c.Err(), context.DeadlineExceeded) {
+			t.Errorf("the context ended with %v", c.Err())
+		}
+	})
+}
