@@ -80,9 +80,13 @@ func begin(s *strings.Builder, title string, x float64, height int) {
 	text(s, x, 28, `font-size="15" font-weight="bold"`, title)
 }
 
-// mark writes the i-th marker in its colour.
+// mark writes the i-th marker in its colour. When all markers are used, it writes them hollow.
 func mark(s *strings.Builder, i int, x, y float64) {
-	fmt.Fprintf(s, `<g fill="%s">`, colours[i%len(colours)])
+	fill := colours[i%len(colours)]
+	if i >= len(colours) {
+		fill = `#fff" stroke-width="1.7" stroke="` + fill
+	}
+	fmt.Fprintf(s, `<g fill="%s">`, fill)
 	fmt.Fprintf(s, markers[i%len(markers)], px(x), px(y))
 	s.WriteString("</g>\n")
 }

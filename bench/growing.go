@@ -86,8 +86,8 @@ func closeAll(lockers []*distlock.Locker) {
 	wg.Wait()
 }
 
-// besideLeases returns the time of Lock and Unlock while n other names are held.
-func besideLeases(ctx context.Context, b *bench, s driver.Store, n int) (time.Duration, error) {
+// nextToLeases returns the time of Lock and Unlock while n other names are held.
+func nextToLeases(ctx context.Context, b *bench, s driver.Store, n int) (time.Duration, error) {
 	if _, err := claimMany(ctx, s, n, driver.Whole, driver.Whole, heldName); err != nil {
 		return 0, err
 	}

@@ -43,7 +43,7 @@ const waitersFile = "growth-waiters"
 func growings() []growing {
 	return []growing{
 		{waitersFile, "many waiters of one name, a Locker each: time for each grant", "waiters", "time for each grant", grants},
-		{"growth-leases", "many leases held: Lock and Unlock of another name", "leases held", "time for Lock and Unlock", besideLeases},
+		{"growth-leases", "many leases held: Lock and Unlock of another name", "leases held", "time for Lock and Unlock", nextToLeases},
 		{"growth-renewal", "many leases held: renewal of all, time for each", "leases held", "time for each renewal", renewalOfAll},
 		{"growth-names", "many names used in random order: Lock and Unlock", "names", "time for Lock and Unlock", amongNames},
 		{"growth-permits", "a semaphore with all permits but one held: Acquire and Unlock", "permits", "time for Acquire and Unlock", lastPermit},

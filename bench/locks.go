@@ -173,7 +173,7 @@ type bare struct {
 
 // handler returns the pattern and the handler of the service.
 func (b bare) handler() (string, http.Handler) {
-	return api.NewLocksHandler(b, rpc.WithCompressMinBytes(4<<10)) // as a lock server
+	return api.NewLocksHandler(b, alike)
 }
 
 // Acquire grants.

@@ -74,6 +74,7 @@ type config struct {
 	quick, page               bool
 	pattern                   *regexp.Regexp
 	results, document, images string // the files of the page
+	load                      string // of the machine before the first suite
 }
 
 // exec runs the suites and returns the exit code.
@@ -193,6 +194,7 @@ func chosen(args []string) ([]string, error) {
 
 // run runs the suites. The results of those that succeeded are written even if a later one fails.
 func (c config) run(ctx context.Context, stdout, stderr io.Writer) (errs []error) {
+	c.load = loadAverage() // the later suites would measure the load of the first
 	p := newProgress(stderr)
 	var titles []string
 	tables := 0
@@ -229,7 +231,6 @@ func (c config) suite(ctx context.Context, s suite, stdout io.Writer, p *progres
 	if c.redis != "" {
 		b.addrs = strings.Split(c.redis, ",")
 	}
-	load := loadAverage()
 	began := time.Now()
 	err := s.run(b)
 	p.clear()
@@ -243,7 +244,7 @@ func (c config) suite(ctx context.Context, s suite, stdout io.Writer, p *progres
 	if !c.page {
 		return b, nil
 	}
-	if err := c.keep(s.name, b.record(load)); err != nil {
+	if err := c.keep(s.name, b.record(c.load)); err != nil {
 		return b, err
 	}
 	return b, c.writePage()

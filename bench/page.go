@@ -80,7 +80,7 @@ var others = [][3]string{
 var reasons = [][2]string{
 	{"Redis, free key", "The others have no fencing token. distlock stores a fence, the holder and the note of the caller with each claim."},
 	{"Redis, one key, 4", "Without local hand-offs each grant goes through the server, with fences, queue entries that expire, and the exclusion of older clients: [ADR 0018](adr/0018-pushed-grants.md)."},
-	{"etcd, free key", "A keep-alive of the lease goes with every acquire, so that the claim lives for its whole TTL: [ADR 0034](adr/0034-etcd.md)."},
+	{"etcd, free key", "distlock stores the holder and the note of the caller with each claim, and checks that its lease lives for the whole TTL: [ADR 0034](adr/0034-etcd.md)."},
 	{"the lock service of etcd", "etcd writes the changes of many callers to its disk together, and SQLite each of them alone. A call of the lock service has no TTL, and its lock no holder."},
 	{"Redlock", "Each node stores a fence and the data of the claim: [ADR 0009](adr/0009-redlock-with-fences.md)."},
 }

@@ -126,7 +126,7 @@ func TestPage_current(t *testing.T) {
 	if err != nil || string(got) != want {
 		t.Errorf("docs/benchmarks.md is not made of results.json (%v): cd bench && go run . page", err)
 	}
-	if n := strings.Count(want, "\n"); n > 170 {
+	if n := strings.Count(want, "\n"); n > 210 { // all eleven suites were measured
 		t.Errorf("the page has %d lines", n)
 	}
 	for file, svg := range plots(all) {

@@ -15,6 +15,7 @@ import (
 	"github.com/distlock/distlock"
 	api "github.com/distlock/distlock/api/distlock/v1"
 	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/message"
 	"github.com/distlock/distlock/store/remote"
 	"github.com/distlock/distlock/store/sqlite"
 )
@@ -125,20 +126,20 @@ func bareHTTP(later func(func())) *http.Client {
 	return &http.Client{Transport: t}
 }
 
-// barePair is two calls of Connect to a handler that answers at once.
+// barePair is two calls of Connect to a bare handler.
 func barePair(addr string, later func(func())) pair {
 	c := bareClient(addr, later)
 	return func(ctx context.Context, key string) error {
 		ctx = context.WithoutCancel(ctx)
-		id := &api.ID{Key: []byte(key), Owner: []byte(rand.Text())}
-		m, err := c.Acquire(ctx, &api.AcquireRequest{Id: id, Weight: 1, Limit: 1, TtlNs: int64(ttl), Holder: []byte(who)})
+		id := driver.ID{Key: key, Owner: rand.Text()}
+		m, err := c.Acquire(ctx, message.Request(driver.Request{ID: id, Weight: driver.Whole, Limit: driver.Whole, TTL: ttl, Holder: who}))
 		if err == nil && !m.GetGranted() {
 			err = errTaken
 		}
 		if err != nil {
 			return err
 		}
-		_, err = c.Release(ctx, &api.ReleaseRequest{Id: id})
+		_, err = c.Release(ctx, &api.ReleaseRequest{Id: message.ID(id)})
 		return err
 	}
 }
@@ -168,6 +169,7 @@ func (o behind) ways() []way {
 			return storePair(s), nil
 		}},
 		{"distlock through a server", ours},
+		{"raw: bare handlers that call the store", func(_ string, later func(func())) (pair, error) { return barePair(o.child.direct, later), nil }},
 	}
 }
 

@@ -13,7 +13,11 @@ import (
 	"strconv"
 	"strings"
 
+	rpc "connectrpc.com/connect"
+
 	api "github.com/distlock/distlock/api/distlock/v1"
+	"github.com/distlock/distlock/driver"
+	"github.com/distlock/distlock/internal/message"
 	"github.com/distlock/distlock/open"
 	"github.com/distlock/distlock/server"
 	"github.com/distlock/distlock/server/access"
@@ -25,7 +29,7 @@ const serverWord = "lock-server"
 // A serverChild is a lock server in a process of its own.
 type serverChild struct {
 	addr, bare string // of the lock server, and of bare calls
-	direct     string // of bare calls of Locks that call the store
+	direct     string // of bare calls that call the store
 	stdin      io.WriteCloser
 	lines      *bufio.Reader
 }
@@ -95,8 +99,9 @@ func serveChild(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) 
 		return 1
 	}
 	mux, direct := http.NewServeMux(), http.NewServeMux()
-	mux.Handle(api.NewStoreHandler(bareStore{}))
+	mux.Handle(api.NewStoreHandler(bareStore{}, alike))
 	mux.Handle(bare{}.handler())
+	direct.Handle(api.NewStoreHandler(directStore{store: src.Store}, alike))
 	direct.Handle(bare{store: src.Store}.handler())
 	var addrs []any
 	for _, h := range []*http.Server{v.HTTP(), {Handler: mux}, {Handler: direct}} {
@@ -120,6 +125,9 @@ func serveChild(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) 
 	return 0
 }
 
+// alike is an option of bare handlers. A lock server has it too: short answers are not compressed.
+var alike = rpc.WithCompressMinBytes(4 << 10)
+
 // A bareStore answers at once, and keeps nothing. Its Show waits until the caller leaves.
 type bareStore struct{ api.UnimplementedStoreHandler }
 
@@ -137,4 +145,21 @@ func (bareStore) Release(context.Context, *api.ReleaseRequest) (*api.ReleaseResp
 func (bareStore) Show(ctx context.Context, _ *api.ShowRequest) (*api.ShowResponse, error) {
 	<-ctx.Done()
 	return nil, ctx.Err()
+}
+
+// A directStore calls the store, and adds nothing.
+type directStore struct {
+	api.UnimplementedStoreHandler
+	store driver.Store
+}
+
+// Acquire calls the store.
+func (d directStore) Acquire(ctx context.Context, m *api.AcquireRequest) (*api.AcquireResponse, error) {
+	res, err := d.store.Acquire(ctx, message.RequestOf(m))
+	return message.Result(res), err
+}
+
+// Release calls the store.
+func (d directStore) Release(ctx context.Context, m *api.ReleaseRequest) (*api.ReleaseResponse, error) {
+	return &api.ReleaseResponse{}, d.store.Release(ctx, message.IDOf(m.GetId()))
 }

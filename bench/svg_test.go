@@ -91,3 +91,17 @@ func TestDecade(t *testing.T) {
 		}
 	}
 }
+
+// Each marker of a plot looks different.
+func TestMark(t *testing.T) {
+	seen := map[string]int{}
+	for i := range 2 * len(colours) {
+		var s strings.Builder
+		mark(&s, i, 1, 2)
+		if other, ok := seen[s.String()]; ok {
+			t.Errorf("the markers %d and %d are the same: %s", other, i, s.String())
+		}
+		seen[s.String()] = i
+		wellFormed(t, s.String())
+	}
+}
