@@ -14,7 +14,8 @@ SEED     ?= 1
 STORE    ?=
 TIME     ?= 30m
 
-# The file to which long runs write their figures; empty: none. docs/guarantees.md is made from the one of make figures.
+# The file to which long runs write their figures; empty: none. docs/guarantees.md is made from the
+# one of make figures.
 FIGURES  ?=
 figures: FIGURES := $(or $(FIGURES),internal/promise/nightly.json)
 
@@ -28,7 +29,7 @@ short: ## the tests alone, with nothing installed (suites without their server a
 	go test ./...
 
 check: ## what CI runs after make test: format, vet, lint, race, and a share of chaos, proof and mutants
-	@scripts/check tools servers modules format vet lint side race chaos proof mutants
+	@SHARE=1 scripts/check tools servers modules format vet lint side race chaos proof mutants
 
 nightly: ## everything, whole: all mutants, long chaos, soak, fuzz, other versions of servers, figures; hours
 	@WHOLE=1 SEED=$(SEED) TIME=$(TIME) FUZZTIME=$(FUZZTIME) scripts/check tools servers test grown build race chaos compare promises mutants fuzz matrix costs figures soak
