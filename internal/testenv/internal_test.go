@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -26,15 +27,28 @@ func TestBuild_clash(t *testing.T) {
 			return err
 		}
 		if tries == 1 {
-			if taken, err = net.Listen("tcp", r.Addr); err != nil {
-				return err
-			}
+			taken = occupy(t, r.Addr)
 		}
 		return r.up()
 	})
 	defer taken.Close()
 	if tries != 2 || r.Addr == taken.Addr().String() {
 		t.Errorf("%d tries; %s, and %s was taken", tries, r.Addr, taken.Addr())
+	}
+}
+
+// occupy listens on an address that take found free. A process that was forked during the check of
+// take holds the checked socket until it executes its program.
+func occupy(t *testing.T, addr string) net.Listener {
+	t.Helper()
+	for end := time.Now().Add(readyLimit); ; time.Sleep(readyPoll) {
+		l, err := net.Listen("tcp", addr)
+		if err == nil {
+			return l
+		}
+		if !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(end) {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -74,11 +88,7 @@ func TestBuild_clashSeen(t *testing.T) {
 			if name == "cluster bus" {
 				port += busOffset
 			}
-			l, err := net.Listen("tcp", loopback(port))
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer l.Close()
+			defer occupy(t, loopback(port)).Close()
 			if err := s.up(); !errors.Is(err, errClash) {
 				t.Errorf("%v", err)
 			}
