@@ -171,6 +171,31 @@ func redis() []mutant {
 			Pkg: "store/redis/rueidisstore", Test: "TestBatcher_closed_busy",
 		},
 		{
+			Name: "redis-merged-release-frees-others", Why: "a late release that is one of many ends the claim of the next holder",
+			File: dir + "release.lua", Old: "redis.pcall('GET', name) == ARGV[i] and redis.pcall", New: "redis.pcall",
+			Pkg: pkg, Test: "TestStore_virtual_merged",
+		},
+		{
+			Name: "redis-merged-grant-stays", Why: "an attempt that is one of many takes a name ahead of its queue",
+			File: dir + "acquire.lua", Old: "      call('DEL', name)\n      if not old then\n", New: "      if not old then\n",
+			Pkg: pkg, Test: "TestStore_virtual_merged",
+		},
+		{
+			Name: "redis-merged-grant-forgets-the-queue", Why: "an attempt that is one of many deletes the count of the waiters and the last fence",
+			File: dir + "acquire.lua", Old: "      elseif type(old) == 'string' then\n        -- The memory", New: "      elseif old == 'string' then\n        -- The memory",
+			Pkg: pkg, Test: "TestStore_virtual_merged",
+		},
+		{
+			Name: "batcher-merges-refusals", Why: "a call that was not done as a part of a command is reported as done",
+			File: "store/redis/rueidisstore/batcher.go", Old: " && texts[j] != \"-\":", New: ":",
+			Pkg: "store/redis/rueidisstore", Test: "TestStore_merged",
+		},
+		{
+			Name: "batcher-undoes-too-early", Why: "a release overtakes the attempt that it undoes, and the claim stays for its TTL",
+			File: "store/redis/rueidisstore/batcher.go", Old: "return int(a.merge) - int(b.merge)", New: "return int(b.merge) - int(a.merge)",
+			Pkg: "store/redis/rueidisstore", Test: "TestBatcher_groups",
+		},
+		{
 			Name: "calls-start-after-close", Why: "a store that is closed goes on working, and its end is not awaited",
 			File: "store/redis/calls.go", Old: "	if c.idle != nil {\n		return false\n	}\n", New: "	if c.idle != nil {\n		c.running += 2\n		return true\n	}\n",
 			Pkg: pkg, Test: "TestCalls_Close",

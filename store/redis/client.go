@@ -63,6 +63,13 @@ type Call struct {
 	// Renewal says that claims depend on this call. It must not wait for a connection until other
 	// calls end.
 	Renewal bool
+
+	// Merge is not 0 if a client may send several calls with the same Merge as one, not on a
+	// cluster: with all keys, then all arguments. They are calls of one script, with one key and as
+	// many arguments each. The answer has the answers of the calls, a line each. With "-", or with
+	// an error that the server answered, nothing was done, and the client sends the call by itself.
+	// A call may undo one with a smaller Merge, and must not overtake it.
+	Merge uint8
 }
 
 // An Answer is the answer to one [Call] of many.

@@ -216,9 +216,15 @@ func (s *Store) name(f *frame, key string) {
 func (s *Store) run(ctx context.Context, f *frame, sc *script) (string, error) {
 	c := f.call(sc)
 	c.Renewal = sc == &s.scripts.renew
+	switch {
+	case sc == &s.scripts.release:
+		c.Merge = 2
+	case sc == &s.scripts.acquire && len(c.Args) == 3:
+		c.Merge = 1
+	}
 	text, err := s.client.Run(ctx, c)
 	if unknownScript(err) {
-		c.Verb, c.Script = "EVAL", sc.text
+		c.Verb, c.Script, c.Merge = "EVAL", sc.text, 0
 		text, err = s.client.Run(ctx, c)
 	}
 	if err != nil {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"net"
 	"slices"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -42,7 +44,10 @@ func (c capped) Renew(ctx context.Context, r driver.Renewal) (int, error) {
 }
 
 // virtual opens a store on a Redis in memory, in virtual time.
-func virtual() drivertest.Env {
+func virtual() drivertest.Env { return hooked(nil) }
+
+// hooked is virtual with a hook on the client, unless that is nil.
+func hooked(hook func(*redis.Store) goclient.Hook) drivertest.Env {
 	return drivertest.Env{
 		Virtual: true,
 		Many:    200, // real servers get more
@@ -56,7 +61,11 @@ func virtual() drivertest.Env {
 				Dialer:                   func(context.Context, string, string) (net.Conn, error) { return m.Dial() },
 			})
 			t.Cleanup(func() { c.Close() })
-			return capped{made(t)(goredisstore.New(c, nil)), m}
+			s := made(t)(goredisstore.New(c, nil))
+			if hook != nil {
+				c.AddHook(hook(s))
+			}
+			return capped{s, m}
 		},
 		Leftovers: func(_ testing.TB, s driver.Store) int {
 			return len(slices.DeleteFunc(s.(capped).server.Keys(),
@@ -68,6 +77,83 @@ func virtual() drivertest.Env {
 func TestStore_virtual(t *testing.T) { drivertest.Run(t, virtual()) }
 
 func TestStore_virtual_compared(t *testing.T) { drivertest.Compare(t, virtual()) }
+
+// Each call that may be merged is a part of a command: the call of another name is before it.
+func TestStore_virtual_merged(t *testing.T) {
+	var done, alone atomic.Int64
+	merge := func(s *redis.Store) goclient.Hook { return merger{s.Merges(), &done, &alone} }
+	t.Run("rules", func(t *testing.T) { drivertest.Run(t, hooked(merge)) })
+	t.Run("compared", func(t *testing.T) { drivertest.Compare(t, hooked(merge)) })
+	// The name is free, since its holder died, and somebody waits for it.
+	t.Run("queue", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			s := hooked(merge).Open(t)
+			acquire := func(owner string, queueTTL time.Duration) driver.Result {
+				t.Helper()
+				res, err := s.Acquire(t.Context(), driver.Request{ID: driver.ID{Key: "key", Owner: owner},
+					Weight: driver.Whole, Limit: driver.Whole, TTL: time.Second, QueueTTL: queueTTL})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return res
+			}
+			first := acquire("dead", 0)
+			acquire("waits", time.Minute)
+			time.Sleep(2 * time.Second)
+			if res := acquire("comes later", 0); res.Granted || res.Ahead != 1 {
+				t.Errorf("a later attempt: %+v", res)
+			}
+			if res := acquire("waits", time.Minute); !res.Granted || res.Fence < first.Fence+driver.Span {
+				t.Errorf("the waiter: %+v after %+v", res, first)
+			}
+		})
+	})
+	t.Cleanup(func() {
+		if done.Load() < 1000 || alone.Load() < 100 {
+			t.Errorf("%d calls were done as a part, %d were sent by themselves", done.Load(), alone.Load())
+		}
+	})
+}
+
+// A merger sends calls as a client does that merges them: see [redis.Call].
+type merger struct {
+	args        map[string]int
+	done, alone *atomic.Int64
+}
+
+func (m merger) DialHook(next goclient.DialHook) goclient.DialHook { return next }
+
+func (m merger) ProcessPipelineHook(next goclient.ProcessPipelineHook) goclient.ProcessPipelineHook {
+	return next
+}
+
+func (m merger) ProcessHook(next goclient.ProcessHook) goclient.ProcessHook {
+	return func(ctx context.Context, cmd goclient.Cmder) error {
+		const begin = 3 // EVALSHA, the script, and the number of keys
+		args := cmd.Args()
+		if len(args) <= begin || !strings.EqualFold(args[0].(string), "evalsha") ||
+			m.args[args[1].(string)] != len(args)-begin-1 {
+			return next(ctx, cmd)
+		}
+		other, own := "another name", args[begin+1:]
+		both := slices.Concat(args[:begin-1], []any{2, other, args[begin]}, own, own)
+		c := goclient.NewCmd(ctx, both...)
+		if err := next(ctx, c); err != nil {
+			if _, replied := err.(goclient.Error); !replied {
+				cmd.SetErr(err)
+				return err
+			}
+		} else if text, _ := c.Text(); true {
+			if lines := strings.Split(text, "\n"); len(lines) == 2 && lines[1] != "-" {
+				m.done.Add(1)
+				cmd.(interface{ SetVal(any) }).SetVal(lines[1])
+				return nil
+			}
+		}
+		m.alone.Add(1)
+		return next(ctx, cmd)
+	}
+}
 
 // One attempt on several servers that forgot at the same time marks each of them again, with
 // different marks. Their clocks are the same here.

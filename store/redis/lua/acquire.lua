@@ -16,11 +16,16 @@
 --   "m"                             the mark is missing or stale (see birth), and nothing was done
 -- With the mark, "a", since when the server remembers, " now " come first.
 --
+-- Or many calls as one, not on a cluster: KEYS has the names, and ARGV the first three arguments of
+-- each. Then the answer has a line for each: "+fence", or "-" if nothing was done and the call has
+-- to be sent by itself.
+--
 -- Writing a number as text takes about as long as reading a field. So the script uses values that
 -- it knows as text, such as the time, as text.
 
 local call = redis.call
 local FLOOR = @floor@ -- see floor
+local many = #KEYS > 1 and #ARGV == 3 * #KEYS and {} -- the answers to many calls
 
 -- Shared claims need SET ... PXAT of Redis 6.2. A script that fails at it half way leaves keys that
 -- never expire. From 7.0 on a variable has the version of the server.
@@ -40,7 +45,7 @@ local now = clock + 0 -- microseconds: exact in a double until the year 2255
 -- are one script, so no restart can come between them. A server that hides its replication ID
 -- always counts as just born.
 local age = ''
-if ARGV[6] then
+if ARGV[6] and not many then
   local mark, info = call('GET', ARGV[6]), redis.pcall('INFO', 'replication')
   if not mark then return 'm' end
   -- A plain search takes a third of the time of a pattern.
@@ -51,9 +56,9 @@ if ARGV[6] then
   age = 'a' .. (id and since or clock) .. ' ' .. clock .. ' '
 end
 
-local name, owner, data = KEYS[1], ARGV[1], ARGV[3]
+local name, owner, life, data = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
 local memory = '{' .. name .. '}:m'
-local floor = ARGV[4] and tonumber(ARGV[4]) or 0
+local floor = not many and ARGV[4] and tonumber(ARGV[4]) or 0
 local far = floor > now + 3600000000
 local fence, number = now, clock
 if floor > now then fence, number = floor, ARGV[4] end
@@ -61,30 +66,54 @@ if floor > now then fence, number = floor, ARGV[4] end
 -- Most calls: an exclusive claim on a free key without shared claims and without a queue. SET
 -- decides. The second SET writes the fence of most grants, and returns the memory as it was.
 -- queueTTL is -1 if the claim is not for the whole key.
-local queueTTL = ARGV[5] and ARGV[5] ~= '' and
+local queueTTL = not many and ARGV[5] and ARGV[5] ~= '' and
   tonumber(string.match(ARGV[5], '^1073741824 1073741824 (%d+)$') or -1) or 0
 local old -- nil: the key is not free
-if queueTTL >= 0 and not far and (#ARGV[2] < 6 or tonumber(ARGV[2]) <= 530000) and
-  call('SET', name, owner, 'NX', 'PX', ARGV[2]) then
-  if queueTTL > 0 then -- a claim has no channel
-    local kept, who, channel, at = string.match(data, '^(%d) (%d+) (%d+)\n()')
-    data = kept .. ' ' .. who .. ' 0\n' .. string.sub(data, at, at + who - 1) ..
-      string.sub(data, at + who + channel)
+for i = 1, many and #KEYS or 1 do
+  if many then
+    name, owner, life, data, old = KEYS[i], ARGV[3 * i - 2], ARGV[3 * i - 1], ARGV[3 * i], nil
+    memory = '{' .. name .. '}:m'
   end
-  -- The last fence is kept for ten minutes after the clock has passed it.
-  old = redis.pcall('SET', memory,
-    number .. (#owner == 26 and '\n26 ' or '\n' .. #owner .. ' ') .. owner .. clock .. ' ' .. data,
-    'PX', fence > now and 600000 + math.ceil((fence - now) / 1000) or '600000', 'GET')
-  local last = not old and 0 or type(old) == 'string' and string.byte(old, 17) == 10 and string.sub(old, 1, 16) + 0
-  if last and last + 128 <= fence and fence <= now + 3000000 then
-    if fence - fence % 10000000 <= last or FLOOR == '' then return age .. '+' .. number end
-    -- Most floors are as new as they have to be: see floored.
-    local text = redis.pcall('GET', FLOOR)
-    if type(text) == 'string' and #text == 16 and now - text >= 0 and now - text <= 1000000 then
-      return age .. '+' .. number
+  local granted
+  if queueTTL >= 0 and not far and (#life < 6 or tonumber(life) <= 530000) and
+    call('SET', name, owner, 'NX', 'PX', life) then
+    if queueTTL > 0 then -- a claim has no channel
+      local kept, who, channel, at = string.match(data, '^(%d) (%d+) (%d+)\n()')
+      data = kept .. ' ' .. who .. ' 0\n' .. string.sub(data, at, at + who - 1) ..
+        string.sub(data, at + who + channel)
+    end
+    -- The last fence is kept for ten minutes after the clock has passed it.
+    old = redis.pcall('SET', memory,
+      number .. (#owner == 26 and '\n26 ' or '\n' .. #owner .. ' ') .. owner .. clock .. ' ' .. data,
+      'PX', fence > now and 600000 + math.ceil((fence - now) / 1000) or '600000', 'GET')
+    local last = not old and 0 or type(old) == 'string' and string.byte(old, 17) == 10 and string.sub(old, 1, 16) + 0
+    if last and last + 128 <= fence and fence <= now + 3000000 then
+      granted = fence - fence % 10000000 <= last or FLOOR == ''
+      if not granted then
+        -- Most floors are as new as they have to be: see floored.
+        local text = redis.pcall('GET', FLOOR)
+        granted = type(text) == 'string' and #text == 16 and now - text >= 0 and now - text <= 1000000
+      end
     end
   end
+  if not many then
+    if granted then return age .. '+' .. number end
+  else
+    if not granted and old ~= nil then -- undo it
+      call('DEL', name)
+      if not old then
+        call('DEL', memory)
+      elseif type(old) == 'string' then
+        -- The memory lives as long as the queue that it counts.
+        local ahead = math.max(now, tonumber(string.match(old, '^%d+') or 0)) - now
+        local hash = '{' .. name .. '}:c'
+        call('SET', memory, old, 'PX', math.max(600000 + math.ceil(ahead / 1000), call('PTTL', hash)))
+      end
+    end
+    many[i] = granted and '+' .. number or '-'
+  end
 end
+if many then return table.concat(many, '\n') end
 
 --#include floor
 
@@ -107,8 +136,8 @@ if old ~= nil then
   end
   -- There are shared claims, a queue or other state, or no fences are left. If the memory has to
   -- live for longer, close sets that.
-  local life = math.max(now, tonumber(string.match(old, '^%d+') or 0)) - now
-  call('SET', memory, old, 'PX', 600000 + math.ceil(life / 1000))
+  local ahead = math.max(now, tonumber(string.match(old, '^%d+') or 0)) - now
+  call('SET', memory, old, 'PX', 600000 + math.ceil(ahead / 1000))
   call('DEL', name)
 end
 
@@ -186,7 +215,7 @@ end
 open(1)
 if far and floor > last + 3600000000 then return age .. 'i' end
 sweep()
-local ttl, weight, limit = tonumber(ARGV[2]), WHOLE, WHOLE
+local ttl, weight, limit = tonumber(life), WHOLE, WHOLE
 if queueTTL < 0 then
   weight, limit, queueTTL = string.match(ARGV[5], '^(%d+) (%d+) (%d+)$')
   weight, limit, queueTTL = tonumber(weight), tonumber(limit), tonumber(queueTTL)

@@ -4,8 +4,19 @@
 -- ARGV: owner
 --
 -- Answer: "" if done, "n" if the owner has neither.
+--
+-- Or many calls as one, not on a cluster: KEYS has the names, and ARGV their owners. Then the answer
+-- has a line for each: "" if done, "-" if nothing was done and the call has to be sent by itself.
 
 local call = redis.call
+if #ARGV > 1 then
+  local out = {}
+  for i, name in ipairs(KEYS) do
+    local done = redis.pcall('GET', name) == ARGV[i] and redis.pcall('DEL', name) == 1
+    out[i] = done and '' or '-'
+  end
+  return table.concat(out, '\n')
+end
 local value = call('GET', KEYS[1])
 if value == ARGV[1] then
   call('DEL', KEYS[1]) -- most calls: no waiters and no observers

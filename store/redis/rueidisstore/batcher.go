@@ -3,6 +3,8 @@ package rueidisstore
 import (
 	"context"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -30,6 +32,9 @@ const (
 	// abandonedLimit bounds a call whose caller has left. The call is sent all the same: it may be
 	// a release.
 	abandonedLimit = 5 * time.Second
+
+	// maxMerged is how many calls are sent as one: the server does nothing else meanwhile.
+	maxMerged = 64
 
 	// maxQueued is how many calls are held back before the calls of callers that leave are
 	// dropped.
@@ -70,12 +75,20 @@ type batcher struct {
 
 // A call is sent by a worker, not by its caller.
 type call struct {
-	ctx       context.Context
-	cmd       rueidis.Completed
-	res       rueidis.RedisResult
-	done      chan struct{} // capacity 1: res is set
+	ctx   context.Context
+	cmd   rueidis.Completed
+	merge uint8 // see [redis.Call]
+	reply
+	done      chan struct{} // capacity 1: the reply is there
 	sent      bool          // the call is in flight
 	abandoned bool          // its caller has left
+}
+
+// A reply is the answer to a command, or to the part of one that several calls were merged into.
+type reply struct {
+	res    rueidis.RedisResult
+	text   string
+	merged bool // text is the answer
 }
 
 // init prepares the zero batcher for a client.
@@ -85,38 +98,38 @@ func (b *batcher) init(c rueidis.Client) {
 	b.calls.New = func() any { return &call{done: make(chan struct{}, 1)} }
 }
 
-// send sends a command and returns the answer.
-func (b *batcher) send(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult {
+// send sends a command, which may be merged with others, and returns the answer.
+func (b *batcher) send(ctx context.Context, cmd rueidis.Completed, merge uint8) reply {
 	b.mu.Lock()
 	if b.closed {
 		b.mu.Unlock()
-		return rueidis.NewErrorResult(errClosed)
+		return reply{res: rueidis.NewErrorResult(errClosed)}
 	}
 	if began := time.Now(); b.mayStart(1) && b.abandoned == 0 && len(b.queue) == 0 &&
 		began.Sub(b.lastReply) < fresh {
 		quiet := b.quiet()
 		own := b.take(ctx, began)
 		if own != nil || !quiet || !cancellable(ctx) {
-			return b.sendNow(ctx, cmd, own, began)
+			return reply{res: b.sendNow(ctx, cmd, own, began)}
 		}
 	}
 	c := b.calls.Get().(*call)
-	c.ctx, c.cmd = ctx, cmd
+	c.ctx, c.cmd, c.merge = ctx, cmd, merge
 	b.queue = append(b.queue, c)
 	b.wakeWorker()
 	b.mu.Unlock()
 	parent, limit := ends(ctx)
 	select {
 	case <-c.done:
-		res := c.res
+		r := c.reply
 		*c = call{done: c.done}
 		b.calls.Put(c)
-		return res
+		return r
 	case <-parent:
 	case <-limit:
 	}
 	b.abandon(c)
-	return rueidis.NewErrorResult(context.Cause(ctx))
+	return reply{res: rueidis.NewErrorResult(context.Cause(ctx))}
 }
 
 // sendNow sends a command in the goroutine of its caller. It is called with mu held, and releases
@@ -219,19 +232,73 @@ func (b *batcher) work() {
 	}
 }
 
-// roundTrip sends a batch and reads the answers.
+// roundTrip sends a batch and reads the answers. It merges calls where it may, and sends again those
+// that were not done that way.
 func roundTrip(ctx context.Context, conn conn, batch []*call) {
 	if len(batch) == 1 {
 		batch[0].res = conn.Do(ctx, batch[0].cmd)
 		return
 	}
-	cmds := make(rueidis.Commands, len(batch))
-	for i, c := range batch {
-		cmds[i] = c.cmd
+	groups := group(batch)
+	cmds := make(rueidis.Commands, len(groups))
+	for i, g := range groups {
+		cmds[i] = merged(conn.B(), g)
 	}
+	var again []*call
 	for i, res := range conn.DoMulti(ctx, cmds...) {
-		batch[i].res = res
+		var texts []string
+		if len(groups[i]) > 1 && res.Error() == nil {
+			text, _ := res.ToString()
+			texts = strings.Split(text, "\n")
+		}
+		for j, c := range groups[i] {
+			c.res = res
+			switch {
+			case len(groups[i]) == 1 || res.NonRedisError() != nil:
+			case len(texts) == len(groups[i]) && texts[j] != "-":
+				c.text, c.merged = texts[j], true
+			default:
+				c.merge = 0
+				again = append(again, c)
+			}
+		}
 	}
+	if len(again) > 0 {
+		roundTrip(ctx, conn, again)
+	}
+}
+
+// group returns the calls of a batch, in groups that are one command each. A call that may undo
+// another one comes after it.
+func group(batch []*call) [][]*call {
+	groups := make([][]*call, 0, len(batch))
+	ordered := slices.Clone(batch)
+	slices.SortStableFunc(ordered, func(a, b *call) int { return int(a.merge) - int(b.merge) })
+	first := 0
+	for i, c := range ordered {
+		if end := i + 1; end == len(ordered) || c.merge == 0 || ordered[end].merge != c.merge || end-first == maxMerged {
+			groups = append(groups, ordered[first:end])
+			first = end
+		}
+	}
+	return groups
+}
+
+// merged returns the command of a group.
+func merged(b rueidis.Builder, calls []*call) rueidis.Completed {
+	if len(calls) == 1 {
+		return calls[0].cmd
+	}
+	const begin = 3 // EVALSHA, the script, and the number of keys, which is 1
+	first := calls[0].cmd.Commands()
+	texts := make([]string, 0, len(calls)*(len(first)-begin))
+	for _, c := range calls {
+		texts = append(texts, c.cmd.Commands()[begin])
+	}
+	for _, c := range calls {
+		texts = append(texts, c.cmd.Commands()[begin+1:]...)
+	}
+	return b.Arbitrary(first[0], first[1], strconv.Itoa(len(calls))).Args(texts...).Build().ToPipe()
 }
 
 // tripContext returns the context of a round trip. It ends at the latest deadline of the calls: a

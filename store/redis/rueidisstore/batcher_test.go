@@ -3,6 +3,7 @@ package rueidisstore
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -33,8 +34,10 @@ func dial(t *testing.T, srv *testenv.RedisServer) *batcher {
 	return b
 }
 
-func (b *batcher) do(ctx context.Context, args ...string) error {
-	return b.send(ctx, b.c.B().Arbitrary(args...).Build()).Error()
+func (b *batcher) do(ctx context.Context, args ...string) error { return b.reply(ctx, args...).Error() }
+
+func (b *batcher) reply(ctx context.Context, args ...string) rueidis.RedisResult {
+	return b.send(ctx, b.c.B().Arbitrary(args...).Build(), 0).res
 }
 
 func TestBatcher_answers_each_caller(t *testing.T) {
@@ -45,7 +48,7 @@ func TestBatcher_answers_each_caller(t *testing.T) {
 		wg.Go(func() {
 			for i := range 50 {
 				want := strconv.Itoa(w*1000 + i)
-				got, err := b.send(t.Context(), b.c.B().Arbitrary("ECHO", want).Build()).ToString()
+				got, err := b.reply(t.Context(), "ECHO", want).ToString()
 				if got != want || err != nil {
 					t.Errorf("ECHO %s: %q, %v", want, got, err)
 				}
@@ -125,7 +128,7 @@ func TestBatcher_keeps_order(t *testing.T) {
 		}
 		end()
 		srv.Resume()
-		if n, err := b.send(t.Context(), b.c.B().Arbitrary("EXISTS", "key").Build()).AsInt64(); n != 0 ||
+		if n, err := b.reply(t.Context(), "EXISTS", "key").AsInt64(); n != 0 ||
 			err != nil {
 			t.Errorf("EXISTS: %d, %v; want the key deleted", n, err)
 		}
@@ -301,6 +304,41 @@ func TestBatcher_shares(t *testing.T) {
 		if got := b.mayStart(tt.calls); got != tt.want {
 			t.Errorf("%s: %v", tt.name, got)
 		}
+	}
+}
+
+// Calls of one script are a command, up to the limit. The calls that undo others are in the last
+// ones.
+func TestBatcher_groups(t *testing.T) {
+	var batch []*call
+	for i := range 2*maxMerged + 4 {
+		batch = append(batch, &call{merge: uint8(2 - i%3)})
+	}
+	type part struct {
+		merge uint8
+		calls int
+	}
+	var got []part
+	single := 0
+	for _, g := range group(batch) {
+		if g[0].merge == 0 && len(g) == 1 && len(got) == 0 {
+			single++
+			continue
+		}
+		got = append(got, part{g[0].merge, len(g)})
+	}
+	if want := []part{{1, 44}, {2, 44}}; single != 44 || !slices.Equal(got, want) {
+		t.Errorf("%d by themselves, then %v; want 44 and %v", single, got, want)
+	}
+	for _, c := range batch {
+		c.merge = 2
+	}
+	got = nil
+	for _, g := range group(batch) {
+		got = append(got, part{2, len(g)})
+	}
+	if want := []part{{2, maxMerged}, {2, maxMerged}, {2, 4}}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
 	}
 }
 

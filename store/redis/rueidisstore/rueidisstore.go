@@ -69,7 +69,11 @@ func newClient(c rueidis.Client) *client {
 // call on a cluster: a batch would wait for the slowest node.
 func (c *client) Run(ctx context.Context, call redis.Call) (string, error) {
 	if !c.cluster && !call.Renewal {
-		return answer(c.batcher.send(ctx, c.command(c.c.B(), call)))
+		r := c.batcher.send(ctx, c.command(c.c.B(), call), call.Merge)
+		if r.merged {
+			return r.text, nil
+		}
+		return answer(r.res)
 	}
 	cmd := c.command(c.c.B(), call)
 	if !c.suspect.Load() {

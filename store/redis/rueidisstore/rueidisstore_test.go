@@ -2,7 +2,12 @@ package rueidisstore_test
 
 import (
 	"crypto/rand"
+	"errors"
+	"strconv"
+	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	client "github.com/redis/rueidis"
 	"go.uber.org/goleak"
@@ -64,3 +69,84 @@ func TestStore_faults(t *testing.T) { drivertest.Faults(t, env(testenv.Redis(t, 
 func TestStore(t *testing.T) { drivertest.Run(t, env(testenv.Redis(t, testenv.Shared()))) }
 
 func TestStore_compared(t *testing.T) { drivertest.Compare(t, env(testenv.Redis(t, testenv.Shared()))) }
+
+// Calls that were held back go to the server as parts of few commands. Each has the answer that it
+// would have by itself: a free name is granted, a held one is refused, and a claim that does not
+// exist is not released.
+func TestStore_merged(t *testing.T) {
+	t.Parallel()
+	const n = 200 // more than one command takes
+	srv := testenv.Redis(t)
+	c := connect(t, srv.Addr)
+	s := open(t, c, nil)
+	request := func(i int, owner string) driver.Request {
+		return driver.Request{ID: driver.ID{Key: strconv.Itoa(i), Owner: owner}, Weight: driver.Whole,
+			Limit: driver.Whole, TTL: time.Minute}
+	}
+	scripts := func() (calls int) {
+		text, err := c.Do(t.Context(), c.B().Info().Section("commandstats").Build()).ToString()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, text, _ = strings.Cut(text, "cmdstat_evalsha:calls=")
+		text, _, _ = strings.Cut(text, ",")
+		if calls, err = strconv.Atoi(text); err != nil {
+			t.Fatal(err)
+		}
+		return calls
+	}
+	together := func(call func(i int)) {
+		t.Helper()
+		before := scripts()
+		srv.Pause()
+		var wg sync.WaitGroup
+		for i := range n {
+			wg.Go(func() { call(i) })
+		}
+		time.Sleep(200 * time.Millisecond) // all calls are held back, but for the first
+		srv.Resume()
+		wg.Wait()
+		// A quarter of the calls is sent again, by itself.
+		if calls := scripts() - before; calls > n/2 {
+			t.Errorf("%d commands for %d calls", calls, n)
+		}
+	}
+	held := func(i int) bool { return i%4 == 0 }
+	for i := range n {
+		if held(i) {
+			if res, err := s.Acquire(t.Context(), request(i, "holder")); err != nil || !res.Granted {
+				t.Fatalf("%+v, %v", res, err)
+			}
+			continue
+		}
+		// The first release and the first grant of a name have more to do than the others.
+		if _, err := s.Acquire(t.Context(), request(i, "before")); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Release(t.Context(), request(i, "before").ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	together(func(i int) {
+		res, err := s.Acquire(t.Context(), request(i, "owner"))
+		switch {
+		case err != nil:
+			t.Errorf("%d: %v", i, err)
+		case res.Granted == held(i) || res.Granted && (!res.Fresh || res.Fence == 0) ||
+			!res.Granted && res.Blocker.Owner != driver.Tag("holder"):
+			t.Errorf("%d: %+v", i, res)
+		}
+	})
+	together(func(i int) {
+		if err := s.Release(t.Context(), request(i, "owner").ID); err == nil == held(i) ||
+			err != nil && !errors.Is(err, driver.ErrNotHeld) {
+			t.Errorf("%d: %v", i, err)
+		}
+	})
+	for i := range n {
+		claims, err := s.Show(t.Context(), strconv.Itoa(i))
+		if err != nil || len(claims) > 0 != held(i) {
+			t.Errorf("%d: %+v, %v", i, claims, err)
+		}
+	}
+}

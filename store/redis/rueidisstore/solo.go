@@ -28,6 +28,7 @@ const (
 type conn interface {
 	Do(ctx context.Context, cmd rueidis.Completed) rueidis.RedisResult
 	DoMulti(ctx context.Context, multi ...rueidis.Completed) []rueidis.RedisResult
+	B() rueidis.Builder
 }
 
 // A solo is a connection for one round trip at a time. The goroutine that sends it writes and reads

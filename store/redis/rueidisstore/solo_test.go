@@ -47,7 +47,7 @@ func TestBatcher_solo(t *testing.T) {
 			one.used = later.Add(-idle)
 		}
 		b.mu.Unlock()
-		n, err := b.send(ctx, b.c.B().Arbitrary("CLIENT", "ID").Build()).AsInt64()
+		n, err := b.reply(ctx, "CLIENT", "ID").AsInt64()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -76,7 +76,7 @@ func TestBatcher_solo_cut(t *testing.T) {
 	srv := testenv.Redis(t)
 	b := dial(t, srv)
 	alone(t, b)
-	own, err := b.send(context.Background(), b.c.B().Arbitrary("CLIENT", "ID").Build()).AsInt64()
+	own, err := b.reply(context.Background(), "CLIENT", "ID").AsInt64()
 	if err != nil {
 		t.Fatal(err)
 	}
