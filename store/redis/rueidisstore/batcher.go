@@ -232,7 +232,7 @@ func (b *batcher) work() {
 	}
 }
 
-// roundTrip sends a batch and reads the answers. It merges calls where it may, and sends again those
+// roundTrip sends a batch and reads the answers. It merges calls where it may, and repeats those
 // that were not done that way.
 func roundTrip(ctx context.Context, conn conn, batch []*call) {
 	if len(batch) == 1 {
