@@ -222,6 +222,7 @@ type sweeper struct {
 const (
 	sweepEvery = 256                    // grants between two sweeps
 	sweepAfter = 500 * time.Millisecond // or this time, if it is over first
+	sweepPause = 50 * time.Millisecond  // but not before this time is over
 	sweepStep  = 1000                   // keys of one sweep
 )
 
@@ -243,7 +244,10 @@ func (w *sweeper) granted() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.grants++
-	if w.closed || w.busy || w.grants < sweepEvery && time.Since(w.last) < sweepAfter {
+	if w.closed || w.busy {
+		return
+	}
+	if idle := time.Since(w.last); idle < sweepPause || w.grants < sweepEvery && idle < sweepAfter {
 		return
 	}
 	w.busy, w.grants, w.last = true, 0, time.Now()
