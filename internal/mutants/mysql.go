@@ -77,6 +77,16 @@ func mysql() []mutant {
 			Pkg: pkg, Test: "TestStore_sent_once",
 		},
 		{
+			Name: "mysql-calls-outlive-their-contexts", Why: "a call does not end with its context, and lasts for as long as the server takes",
+			File: "store/mysql/conn.go", Old: "	if !c.cut && c.ctx.Err() != nil {\n", New: "	if c.cut && c.ctx.Err() != nil {\n",
+			Pkg: pkg, Test: "TestStore_ends_with_context",
+		},
+		{
+			Name: "mysql-waits-for-a-connection", Why: "a call that waits for a connection does not end with its context",
+			File: "store/mysql/mysql.go", Old: "	case <-ctx.Done():\n		return ctx.Err()\n	}\n}\n\nfunc (p *pool) leave", New: "	}\n}\n\nfunc (p *pool) leave",
+			Pkg: pkg, Test: "TestStore_ends_with_context",
+		},
+		{
 			Name: "mysql-rolls-back-its-caller", Why: "a procedure that was called within a transaction undoes it",
 			File: sql, Old: "  SET TRANSACTION ISOLATION LEVEL READ COMMITTED;\n  BEGIN\n    DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;\n    IF (p_ttl",
 			New: "  BEGIN\n    DECLARE EXIT HANDLER FOR SQLEXCEPTION BEGIN ROLLBACK; RESIGNAL; END;\n    SET TRANSACTION ISOLATION LEVEL READ COMMITTED;\n    IF (p_ttl",

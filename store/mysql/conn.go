@@ -7,6 +7,9 @@ import (
 	"errors"
 	"io"
 	"net"
+	"sync"
+	"sync/atomic"
+	"time"
 
 	client "github.com/go-sql-driver/mysql"
 
@@ -14,12 +17,16 @@ import (
 )
 
 // A conn is a connection of the client, with its prepared statements and the link below it. A call
-// ends with its ctx because the link is closed then. The client could do that, too, but it wakes a
-// goroutine of the connection before and after each call.
+// ends with its ctx because the link is closed then: see cutter.
 type conn struct {
 	clientConn
-	link  net.Conn // nil: not known, and the client closes it
-	stmts map[string]sqldriver.Stmt
+	link   net.Conn // nil: not known, and the client closes it
+	stmts  map[string]sqldriver.Stmt
+	cutter *cutter
+
+	mu  sync.Mutex
+	ctx context.Context // of the call in progress; nil: there is none
+	cut bool            // the link was closed
 }
 
 // A clientConn is what the connections of the client do.
@@ -36,7 +43,10 @@ type clientConn interface {
 }
 
 // A connector makes connections.
-type connector struct{ sqldriver.Connector }
+type connector struct {
+	sqldriver.Connector
+	cutter *cutter
+}
 
 // A linkKey is the key of a context value: where the dialer leaves the link.
 type linkKey struct{}
@@ -56,11 +66,14 @@ func newConnector(conf *client.Config) (sqldriver.Connector, error) {
 		}
 	}
 	c, err := client.NewConnector(conf)
-	return connector{c}, err
+	return connector{c, &cutter{conns: map[*conn]struct{}{}}}, err
 }
 
 // Connect makes a connection.
 func (c connector) Connect(ctx context.Context) (sqldriver.Conn, error) {
+	if e, ok := ctx.(endless); ok {
+		ctx = e.Context
+	}
 	var link net.Conn
 	made, err := c.Connector.Connect(context.WithValue(ctx, linkKey{}, &link))
 	if err != nil {
@@ -70,34 +83,129 @@ func (c connector) Connect(ctx context.Context) (sqldriver.Conn, error) {
 	if !ok {
 		return nil, errors.Join(sqlrow.ErrAnswer, made.Close())
 	}
-	return &conn{clientConn: inner, link: link, stmts: map[string]sqldriver.Stmt{}}, nil
+	whole := &conn{clientConn: inner, link: link, stmts: map[string]sqldriver.Stmt{}, cutter: c.cutter}
+	c.cutter.add(whole)
+	return whole, nil
+}
+
+// Close closes the connection.
+func (c *conn) Close() error {
+	c.cutter.remove(c)
+	return c.clientConn.Close()
 }
 
 // interruptibly makes a call that ends when ctx does. It reports whether the connection is of no
 // use any more.
 func interruptibly(ctx context.Context, c *sql.Conn, call func(context.Context, *sql.Conn) error) (cut bool, err error) {
-	var link net.Conn
-	if ctx.Done() != nil {
-		if err := c.Raw(func(dc any) error { link = dc.(*conn).link; return nil }); err != nil {
-			return true, err
-		}
+	var dc *conn
+	if err := c.Raw(func(made any) error { dc = made.(*conn); return nil }); err != nil {
+		return true, err
 	}
-	if link == nil {
+	if dc.link == nil {
 		err = call(ctx, c)
 		return err != nil, err
 	}
-	closed := make(chan struct{})
-	stop := context.AfterFunc(ctx, func() {
-		_ = link.Close()
-		close(closed)
-	})
-	err = call(context.WithoutCancel(ctx), c)
-	if !stop() {
-		<-closed // the next call must not lose its connection
-		return true, err
-	}
-	return err != nil, err
+	dc.begin(ctx)
+	err = call(endless{ctx}, c)
+	return dc.end() || err != nil, err
 }
+
+// begin makes ctx the context of the call in progress.
+func (c *conn) begin(ctx context.Context) {
+	c.mu.Lock()
+	c.ctx = ctx
+	c.mu.Unlock()
+	c.cutter.arm() // after ctx is set: see check
+}
+
+// end reports whether the link was closed during the call. It is not closed after that.
+func (c *conn) end() (cut bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ctx = nil
+	return c.cut
+}
+
+// check closes the link if the context of the call in progress has ended. It reports whether there
+// is a call.
+func (c *conn) check() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ctx == nil {
+		return false
+	}
+	if !c.cut && c.ctx.Err() != nil {
+		c.cut = true
+		_ = c.link.Close()
+	}
+	return true
+}
+
+// cutAfter is the longest time from the end of a context to the end of its call.
+const cutAfter = 2 * time.Millisecond
+
+// A cutter ends the calls whose contexts have ended. It checks all calls in progress every
+// cutAfter. A callback of each context costs more: the context of a Lock needs a timer for it, and
+// an entry in the context of its caller. The client itself would wake a goroutine of the connection
+// before and after each call.
+type cutter struct {
+	armed atomic.Bool
+
+	mu    sync.Mutex
+	conns map[*conn]struct{}
+}
+
+func (k *cutter) add(c *conn) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.conns[c] = struct{}{}
+}
+
+func (k *cutter) remove(c *conn) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.conns, c)
+}
+
+// arm makes sure that check runs soon.
+func (k *cutter) arm() {
+	if !k.armed.Load() && k.armed.CompareAndSwap(false, true) {
+		time.AfterFunc(cutAfter, k.check)
+	}
+}
+
+// check ends calls, and runs again for as long as there are calls. It disarms the cutter first: a
+// call that it does not see arms it.
+func (k *cutter) check() {
+	k.armed.Store(false)
+	if k.checkAll() {
+		k.arm()
+	}
+}
+
+func (k *cutter) checkAll() (busy bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for c := range k.conns {
+		if c.check() {
+			busy = true
+		}
+	}
+	return busy
+}
+
+// An endless context has the values of another context, and does not end with it: the context of a
+// Lock makes a timer when its method Done is called.
+type endless struct{ context.Context }
+
+// Deadline reports that there is none.
+func (endless) Deadline() (time.Time, bool) { return time.Time{}, false }
+
+// Done returns nil: the context does not end.
+func (endless) Done() <-chan struct{} { return nil }
+
+// Err returns nil: the context has not ended.
+func (endless) Err() error { return nil }
 
 // statement returns a prepared statement.
 func (c *conn) statement(ctx context.Context, text string) (sqldriver.Stmt, error) {

@@ -61,8 +61,8 @@ type Options struct {
 // A Store keeps claims in a database of MariaDB.
 type Store struct {
 	opt    Options
-	claims *sql.DB
-	renews *sql.DB // so that renewals wait for no other call
+	claims *pool
+	renews *pool // so that renewals wait for no other call
 
 	ready   atomic.Pointer[server] // nil: the tables have not been checked yet
 	check   chan struct{}          // holds a value during the check
@@ -92,15 +92,12 @@ func New(conf *client.Config, opt *Options) (*Store, error) {
 	}
 	s.opt.MaxConns = cmp.Or(max(s.opt.MaxConns, 0), 16)
 	var err error
-	if s.claims, err = pool(conf, claimWait); err == nil {
-		s.renews, err = pool(conf, renewWait)
+	if s.claims, err = newPool(conf, claimWait, s.opt.MaxConns); err == nil {
+		s.renews, err = newPool(conf, renewWait, 2)
 	}
 	if err != nil {
 		return nil, err
 	}
-	s.claims.SetMaxOpenConns(s.opt.MaxConns)
-	s.claims.SetMaxIdleConns(s.opt.MaxConns)
-	s.renews.SetMaxOpenConns(2)
 	s.passing.open(s)
 	s.sweeper.open(s)
 	s.poller.open(s)
@@ -119,16 +116,41 @@ const claimWait, renewWait = "5", "1"
 // most is the largest value of a setting that limits a number of rows: no limit.
 const most = "18446744073709551615"
 
-// pool returns a pool of connections. It makes none yet.
-func pool(conf *client.Config, wait string) (*sql.DB, error) {
+// A pool is a pool of connections. Turns bound their number, and not a setting of database/sql: a
+// call that waits there needs a context that ends.
+type pool struct {
+	*sql.DB
+	taken chan struct{} // has a value for each turn
+}
+
+// newPool returns a pool of up to n connections. It makes none yet.
+func newPool(conf *client.Config, wait string, n int) (*pool, error) {
 	connector, err := newConnector(settings(conf, wait))
 	if err != nil {
 		return nil, errors.New("mysql: the configuration is not valid") // the error may have a password
 	}
-	db := sql.OpenDB(connector)
-	db.SetConnMaxIdleTime(idleLimit)
-	return db, nil
+	p := &pool{sql.OpenDB(connector), make(chan struct{}, n)}
+	p.SetMaxIdleConns(n)
+	p.SetConnMaxIdleTime(idleLimit)
+	return p, nil
 }
+
+// enter waits for a turn, which ends with leave.
+func (p *pool) enter(ctx context.Context) error {
+	select {
+	case p.taken <- struct{}{}:
+		return nil
+	default:
+	}
+	select {
+	case p.taken <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (p *pool) leave() { <-p.taken }
 
 // settings returns the configuration of the store's connections.
 func settings(conf *client.Config, wait string) *client.Config {
@@ -200,6 +222,7 @@ type sweeper struct {
 const (
 	sweepEvery = 256                    // grants between two sweeps
 	sweepAfter = 500 * time.Millisecond // or this time, if it is over first
+	sweepPause = 50 * time.Millisecond  // but not before this time is over
 	sweepStep  = 1000                   // keys of one sweep
 )
 
@@ -221,7 +244,10 @@ func (w *sweeper) granted() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.grants++
-	if w.closed || w.busy || w.grants < sweepEvery && time.Since(w.last) < sweepAfter {
+	if w.closed || w.busy {
+		return
+	}
+	if idle := time.Since(w.last); idle < sweepPause || w.grants < sweepEvery && idle < sweepAfter {
 		return
 	}
 	w.busy, w.grants, w.last = true, 0, time.Now()

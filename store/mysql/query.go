@@ -12,9 +12,9 @@ import (
 
 // query runs one statement and returns its rows: those of its first result. It has read everything
 // that the server sends when it returns nil, so the transaction is committed.
-func (s *Store) query(ctx context.Context, db *sql.DB, text string) ([][][]byte, error) {
+func (s *Store) query(ctx context.Context, p *pool, text string) ([][][]byte, error) {
 	var rows [][][]byte
-	err := s.run(ctx, db, func(ctx context.Context, c *sql.Conn) (err error) {
+	err := s.run(ctx, p, func(ctx context.Context, c *sql.Conn) (err error) {
 		rows, err = read(ctx, c, text)
 		return err
 	})
@@ -36,12 +36,16 @@ const attempts = 4
 // repeat a call by themselves are not used: a call is sent again only if the client reports that
 // nothing of it was sent. A connection with an error is closed, because a transaction may be open
 // on it.
-func (s *Store) run(ctx context.Context, db *sql.DB, call func(context.Context, *sql.Conn) error) error {
+func (s *Store) run(ctx context.Context, p *pool, call func(context.Context, *sql.Conn) error) error {
+	if err := p.enter(ctx); err != nil {
+		return err
+	}
+	defer p.leave()
 	for try := 1; ; try++ {
 		if s.closed.Load() {
 			return errClosed
 		}
-		c, err := db.Conn(ctx)
+		c, err := p.Conn(endless{ctx}) // only Connect waits, and it knows ctx
 		if err != nil {
 			return connecting(ctx, err)
 		}

@@ -162,6 +162,10 @@ func tablesVersion(ctx context.Context, c *sql.Conn) (version, error) {
 // and the others find everything migrated. Migrate does not change newer tables and returns a
 // [*SchemaError]. It does not change newer procedures either.
 func (s *Store) Migrate(ctx context.Context) (from, to string, err error) {
+	if err := s.claims.enter(ctx); err != nil {
+		return "", "", err
+	}
+	defer s.claims.leave()
 	c, err := s.claims.Conn(ctx)
 	if err != nil {
 		return "", "", connecting(ctx, err)

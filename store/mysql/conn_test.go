@@ -1,0 +1,48 @@
+package mysql_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/distlock/distlock/internal/testenv"
+	"github.com/distlock/distlock/store/mysql"
+)
+
+// A call ends soon after its context: while it waits for a connection, and while the server works
+// on it. The next call has another connection.
+func TestStore_ends_with_context(t *testing.T) {
+	t.Parallel()
+	url := testenv.MariaDB(t, testenv.Shared()).Database(t)
+	s, db := made(t, url, &mysql.Options{MaxConns: 1}), database(t, url)
+	r := exclusive("k")
+	grant(t, s, r)
+	s.Swept() // a sweep has the only connection
+	release(t, s, r)
+	unlock := lockRow(t, db, "k")
+	defer unlock()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	first := make(chan error, 1)
+	go func() {
+		_, err := s.Acquire(ctx, exclusive("k"))
+		first <- err
+	}()
+	waiting(t, db, 1)
+	watch := testenv.NewStopwatch(t)
+	short, end := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer end()
+	if _, err := s.Acquire(short, exclusive("other")); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a call that waits for a connection: %v, want the error of its context", err)
+	}
+	cancel()
+	if err := <-first; !errors.Is(err, context.Canceled) {
+		t.Errorf("a call that waits for the server: %v, want the error of its context", err)
+	}
+	if took := watch.Elapsed(); took > 2*time.Second {
+		t.Errorf("the calls took %v after the end of their contexts", took)
+	}
+	unlock() // it also locks the gap next to the row
+	grant(t, s, exclusive("other"))
+}
