@@ -4,7 +4,10 @@ import (
 	"context"
 	"crypto/rand"
 	"database/sql"
+	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	client "github.com/go-sql-driver/mysql"
@@ -36,7 +39,11 @@ func (b *bench) mysql() error {
 		if err := b.pairTable(title+", free key, 1 goroutine: the pair", server.URL, mariaWays(1)); err != nil {
 			return err
 		}
-		if err := b.pairsTable(title+", free keys, 16 goroutines: pairs", server.URL, mariaWays(16), 16, 0.8); err != nil {
+		const workers = 16
+		if err := b.pairsTable(title+", free keys, 16 goroutines: pairs", server.URL, usedBefore(mariaWays(workers), workers), workers, 0.8); err != nil {
+			return err
+		}
+		if err := b.pairsTable(title+", new names, 16 goroutines: pairs", server.URL, neverUsed(mariaWays(workers)), workers, 0.8); err != nil {
 			return err
 		}
 		if !disk {
@@ -65,6 +72,45 @@ func mariaWays(workers int) []way {
 			return pairOfStore(s), err
 		}},
 	}
+}
+
+// usedBefore returns the ways with names that they have all used once. The row of a name stays for
+// ten minutes after its last use, so only the first use inserts it.
+func usedBefore(ways []way, workers int) []way {
+	for i, w := range ways {
+		ways[i].open = func(url string, later func(func())) (pair, error) {
+			do, err := w.open(url, later)
+			if err != nil {
+				return nil, err
+			}
+			errs := make([]error, workers)
+			var wg sync.WaitGroup
+			for n := range workers {
+				wg.Go(func() {
+					for _, name := range freeNames(w.name, n) {
+						errs[n] = errors.Join(errs[n], do(context.Background(), name))
+					}
+				})
+			}
+			wg.Wait()
+			return do, errors.Join(errs...)
+		}
+	}
+	return ways
+}
+
+// neverUsed returns the ways with a new name for each pair.
+func neverUsed(ways []way) []way {
+	for i, w := range ways {
+		ways[i].open = func(url string, later func(func())) (pair, error) {
+			do, err := w.open(url, later)
+			var n atomic.Int64
+			return func(ctx context.Context, name string) error {
+				return do(ctx, fmt.Sprint("new-", name, "-", n.Add(1)))
+			}, err
+		}
+	}
+	return ways
 }
 
 // pairOfStore is a pair without a Locker: without the work for renewals and queues of a process.

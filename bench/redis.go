@@ -44,16 +44,23 @@ func spread(do pair, tag string, workers int) deed {
 		next int
 		_    [64]byte // counters of different goroutines share no cache line
 	}
-	keys, at := make([][names]string, workers), make([]own, workers)
+	keys, at := make([][]string, workers), make([]own, workers)
 	for w := range keys {
-		for i := range keys[w] {
-			keys[w][i] = fmt.Sprintf("free-%.12s-%02d-%03d", tag, w, i)
-		}
+		keys[w] = freeNames(tag, w)
 	}
 	return func(ctx context.Context, w int) error {
 		at[w].next = (at[w].next + 1) % names
 		return do(ctx, keys[w][at[w].next])
 	}
+}
+
+// freeNames returns the names of one goroutine.
+func freeNames(tag string, worker int) []string {
+	keys := make([]string, names)
+	for i := range keys {
+		keys[i] = fmt.Sprintf("free-%.12s-%02d-%03d", tag, worker, i)
+	}
+	return keys
 }
 
 // compareWays compares all ways on free keys.
