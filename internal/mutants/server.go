@@ -161,6 +161,21 @@ func server() []mutant {
 			Pkg: pkg, Test: "TestDirect_answers",
 		},
 		{
+			Name: "remote-two-writes", Why: "a server wakes up twice for each call: for its header, and for its message",
+			File: client + "direct.go", Old: "	err := r.Write(&c.text)\n", New: "	err := r.Write(c.Conn)\n",
+			Pkg: pkg, Test: "TestDirect_one_write",
+		},
+		{
+			Name: "remote-no-limit", Why: "a call to a server that is silent never ends",
+			File: client + "direct.go", Old: "			if err == nil {\n				c.until(end)\n			}\n", New: "",
+			Pkg: pkg, Test: "TestDirect_limit",
+		},
+		{
+			Name: "remote-old-limit", Why: "a connection ends eleven seconds after its first call, in the middle of a later one",
+			File: client + "direct.go", Old: "		c.until(end) // first", New: "		// first",
+			Pkg: pkg, Test: "TestDirect_limit_later",
+		},
+		{
 			Name: "remote-release-overtakes", Why: "a release overtakes the attempt that it undoes, and the claim stays for its TTL",
 			File: client + "batcher.go", Old: "	b.left = append(b.left, h)\n", New: "",
 			Pkg: pkg, Test: "TestBatcher_leave",
