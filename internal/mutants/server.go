@@ -21,7 +21,7 @@ func server() []mutant {
 		},
 		{
 			Name: "server-drains-and-grants", Why: "a server that is about to end grants claims",
-			File: "server/store.go", Old: "	if s.drained.Err() != nil {\n		return nil, draining()\n	}\n	return s.acquire", New: "	return s.acquire",
+			File: "server/store.go", Old: "	if s.drained.Err() != nil {\n		return nil, draining()\n	}\n	ctx, cancel", New: "	ctx, cancel",
 			Pkg: "server", Test: "TestServer_Drain",
 		},
 		{
@@ -30,13 +30,18 @@ func server() []mutant {
 			Pkg: "server", Test: "TestServer_stalled_watcher",
 		},
 		{
+			Name: "server-keeps-stalled-streams", Why: "a client that does not receive its stream, on a connection that works, is never cut off",
+			File: "server/watch.go", Old: "			st.control.cut()\n", New: "",
+			Pkg: "server", Test: "TestServer_stalled_stream",
+		},
+		{
 			Name: "server-waits-for-slow-messages", Why: "clients that send a message slowly use up the server",
 			File: "server/server.go", Old: "	_ = control.SetReadDeadline(time.Now().Add(bodyLimit))\n", New: "",
 			Pkg: "server", Test: "TestServer_slow",
 		},
 		{
 			Name: "server-ends-idle-streams", Why: "every waiter is woken for nothing, ten seconds after the last message of its process",
-			File: "server/watch.go", Old: "	defer st.control.idle()\n", New: "",
+			File: "server/watch.go", Old: "	st.control.idle()\n", New: "",
 			Pkg: pkg, Test: "TestStore_Watch_idle",
 		},
 		{
