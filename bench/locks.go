@@ -63,6 +63,7 @@ func (o behind) lockWays() []way {
 			return func(ctx context.Context, key string) error { return do(context.WithoutCancel(ctx), key) }, nil
 		}},
 		o.ways()[rowServer],
+		o.ways()[rowAlternate],
 	}
 }
 

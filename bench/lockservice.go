@@ -160,12 +160,13 @@ func (b *bench) lockService(o behind) error {
 	}
 	ours, onEtcd := through("distlock through a server", o.child.addr), through("distlock through a server on etcd", child.addr)
 	alike := peer{"distlock: Locks by gRPC", func(_ string, later func(func())) (locker, error) { return openGRPCLocks(o.child.addr, later) }}
+	floor := peer{"raw: bare handlers that call the store, by gRPC", func(_ string, later func(func())) (locker, error) { return openGRPCLocks(o.child.direct, later) }}
 	service := peer{"the lock service of etcd", func(_ string, later func(func())) (locker, error) { return openLockService(etcd, later) }}
 	for i, workers := range []int{1, contenders} {
 		if !chosen[i] {
 			continue
 		}
-		if err := b.servicePairs([]string{pairTitle, pairsTitle}[i], workers, service, ours, alike, onEtcd); err != nil {
+		if err := b.servicePairs([]string{pairTitle, pairsTitle}[i], workers, service, ours, alike, onEtcd, floor); err != nil {
 			return err
 		}
 	}

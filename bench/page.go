@@ -76,8 +76,14 @@ var others = [][3]string{
 	{"link is cut", "worst", "two holders after a cut link, at worst; below zero: never"},
 }
 
+// alternate is the reason of pairs through a lock server.
+const alternate = "Bare calls and the store are each measured in a loop of their own. One after the other, in one process and without a lock server, they take longer too: see the row \"in turn\" of this table in `bench/results.json`."
+
 // reasons say why distlock is behind, by a part of the title of a table.
 var reasons = [][2]string{
+	{"goroutine: the pair through Locks", alternate},
+	{"Lock server on SQLite, free key, 1 goroutine: the pair", alternate},
+	{"Lock server on Redis, free key, 1 goroutine: the pair", alternate},
 	{"Redis, free key", "The others have no fencing token. distlock stores a fence, the holder and the note of the caller with each claim."},
 	{"Redis, one key, 4", "Without local hand-offs each grant goes through the server, with fences, queue entries that expire, and the exclusion of older clients: [ADR 0018](adr/0018-pushed-grants.md)."},
 	{"etcd, free key", "distlock stores the holder and the note of the caller with each claim, and checks that its lease lives for the whole TTL: [ADR 0034](adr/0034-etcd.md)."},

@@ -149,6 +149,8 @@ const (
 	rowBare = iota
 	rowStore
 	rowServer
+	_ // bare handlers that call the store
+	rowAlternate
 )
 
 func (o behind) ways() []way {
@@ -170,7 +172,41 @@ func (o behind) ways() []way {
 		}},
 		{"distlock through a server", ours},
 		{"raw: bare handlers that call the store", func(_ string, later func(func())) (pair, error) { return barePair(o.child.direct, later), nil }},
+		{"raw: bare calls and " + o.name + " alone, in turn", o.alternate},
 	}
+}
+
+// alternate is a bare call before each call of the store alone. Both take longer than in a loop of
+// their own: while one waits, the processor of the other sleeps.
+func (o behind) alternate(_ string, later func(func())) (pair, error) {
+	s, err := o.alone(later)
+	if err != nil {
+		return nil, err
+	}
+	c := bareClient(o.child.bare, later)
+	return storePair(preceded{s, c}), nil
+}
+
+// preceded is a store with a bare call before each call.
+type preceded struct {
+	driver.Store
+	bare api.StoreClient
+}
+
+// Acquire calls the bare handler and the store.
+func (s preceded) Acquire(ctx context.Context, r driver.Request) (driver.Result, error) {
+	if _, err := s.bare.Acquire(ctx, message.Request(r)); err != nil {
+		return driver.Result{}, err
+	}
+	return s.Store.Acquire(ctx, r)
+}
+
+// Release calls the bare handler and the store.
+func (s preceded) Release(ctx context.Context, id driver.ID) error {
+	if _, err := s.bare.Release(ctx, &api.ReleaseRequest{Id: message.ID(id)}); err != nil {
+		return err
+	}
+	return s.Store.Release(ctx, id)
 }
 
 func (b *bench) serverPair(o behind) error {

@@ -104,7 +104,10 @@ func serveChild(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) 
 	direct.Handle(api.NewStoreHandler(directStore{store: src.Store}, alike))
 	direct.Handle(bare{store: src.Store}.handler())
 	var addrs []any
-	for _, h := range []*http.Server{v.HTTP(), {Handler: mux}, {Handler: direct}} {
+	protocols := &http.Protocols{}
+	protocols.SetHTTP1(true)
+	protocols.SetUnencryptedHTTP2(true)
+	for _, h := range []*http.Server{v.HTTP(), {Handler: mux, Protocols: protocols}, {Handler: direct, Protocols: protocols}} {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			fmt.Fprintln(stderr, err)

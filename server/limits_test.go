@@ -283,3 +283,62 @@ func TestServer_stalled_watcher(t *testing.T) {
 		}
 	})
 }
+
+// waking is a store whose watches get the messages of a channel.
+type waking struct {
+	alive
+	wakes chan driver.Wake
+}
+
+func (s *waking) Watch(ctx context.Context, id driver.ID) <-chan driver.Wake {
+	_ = s.alive.Watch(ctx, id)
+	return s.wakes
+}
+
+// A client that does not receive its stream, on a connection that works, is cut off.
+func TestServer_stalled_stream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &waking{alive{Forward: driver.Forward{Store: mem.New()}}, make(chan driver.Wake)}
+		dial, _ := onPipes(t, store)
+		two := &http.Transport{
+			Protocols: &http.Protocols{}, HTTP2: &http.HTTP2Config{MaxReceiveBufferPerStream: 64 << 10},
+			DialContext: func(context.Context, string, string) (net.Conn, error) { return dial(), nil },
+		}
+		t.Cleanup(two.CloseIdleConnections)
+		two.Protocols.SetUnencryptedHTTP2(true)
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		c := api.NewStoreClient(&http.Client{Transport: two}, "http://localhost")
+		stream, err := c.Watch(ctx)
+		if err == nil {
+			err = stream.Send(&api.WatchRequest{Watch: 1, Id: message.ID(driver.ID{Key: "key"})})
+		}
+		for range 2 { // the stream and the watch are active
+			if err == nil {
+				_, err = stream.Receive()
+			}
+		}
+		if err != nil || store.watches.Load() != 1 {
+			t.Fatalf("%d watches, %v", store.watches.Load(), err)
+		}
+		sent := 0
+		for full := false; !full; sent++ {
+			select {
+			case store.wakes <- driver.Wake{}:
+			case <-time.After(time.Second):
+				full = true
+			}
+		}
+		time.Sleep(5 * time.Second)
+		if n := store.watches.Load(); n != 1 {
+			t.Errorf("%d watches after a short stall and %d messages, want 1", n, sent)
+		}
+		time.Sleep(7 * time.Second)
+		if n := store.watches.Load(); n != 0 {
+			t.Errorf("%d watches are left after %d messages", n, sent)
+		}
+		if _, err := c.Show(ctx, &api.ShowRequest{Key: []byte("key")}); err != nil {
+			t.Errorf("another call on the connection: %v", err)
+		}
+	})
+}

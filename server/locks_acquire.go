@@ -85,9 +85,6 @@ func (a *acquisition) run(ctx context.Context) (*api.LocksAcquireResponse, error
 		return nil, err
 	}
 	defer done()
-	control := controlOf(ctx)
-	control.idle()
-	defer control.extend()
 	return a.await(ctx)
 }
 
@@ -98,13 +95,22 @@ func (a *acquisition) await(ctx context.Context) (*api.LocksAcquireResponse, err
 	watch, cancel := context.WithCancel(ctx)
 	defer cancel()
 	wake := driver.Watch(watch, a.server.store, a.request.ID)
-	checked := a.received
+	checked, control, long := a.received, controlOf(ctx), false
+	defer func() {
+		if long {
+			control.extend()
+		}
+	}()
 	for n := 1; ; n++ {
 		if ctx.Err() != nil { // before each attempt: a caller that is gone must not be granted a claim
 			return nil, failure(context.Cause(ctx))
 		}
 		if time.Since(checked) > recheckEvery {
 			checked = time.Now()
+			if !long { // the deadline of a call is later, and to move it costs time
+				control.idle()
+				long = true
+			}
 			if err := a.server.recheck(ctx, access.FromContext(ctx)); err != nil {
 				return nil, a.failure(err)
 			}

@@ -41,12 +41,12 @@ func (s *service) Acquire(ctx context.Context, m *api.AcquireRequest) (*api.Acqu
 	if s.drained.Err() != nil {
 		return nil, draining()
 	}
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
 	return s.acquire(ctx, m)
 }
 
 func (s *service) acquire(ctx context.Context, m *api.AcquireRequest) (*api.AcquireResponse, error) {
-	ctx, cancel := context.WithTimeout(ctx, callLimit)
-	defer cancel()
 	res, err := s.store.Acquire(ctx, message.RequestOf(m))
 	return answer(err, func() *api.AcquireResponse { return message.Result(res) })
 }
@@ -57,7 +57,7 @@ func (s *service) AcquireAll(ctx context.Context, m *api.AcquireAllRequest) (*ap
 		return nil, draining()
 	}
 	out := &api.AcquireAllResponse{Answers: make([]*api.Attempted, len(m.GetAttempts()))}
-	err := s.each(ctx, len(out.Answers), false, func(i int, err error) {
+	err := s.each(ctx, len(out.Answers), false, func(ctx context.Context, i int, err error) {
 		var a *api.AcquireResponse
 		if err == nil {
 			a, err = s.acquire(ctx, m.GetAttempts()[i])
@@ -70,9 +70,9 @@ func (s *service) AcquireAll(ctx context.Context, m *api.AcquireAllRequest) (*ap
 // ReleaseAll ends claims, or removes queue entries.
 func (s *service) ReleaseAll(ctx context.Context, m *api.ReleaseAllRequest) (*api.ReleaseAllResponse, error) {
 	out := &api.ReleaseAllResponse{Answers: make([]*api.Released, len(m.GetIds()))}
-	err := s.each(ctx, len(out.Answers), true, func(i int, err error) {
+	err := s.each(ctx, len(out.Answers), true, func(ctx context.Context, i int, err error) {
 		if err == nil {
-			_, err = s.Release(ctx, &api.ReleaseRequest{Id: m.GetIds()[i]})
+			_, err = s.release(ctx, m.GetIds()[i])
 		}
 		out.Answers[i] = &api.Released{Reason: message.ReasonOf(err)}
 	})
@@ -80,17 +80,20 @@ func (s *service) ReleaseAll(ctx context.Context, m *api.ReleaseAllRequest) (*ap
 }
 
 // each makes n calls of one request at the same time. Each counts against the rate of the caller;
-// the request has counted as the first. The function gets the error of a call over the rate.
-func (s *service) each(ctx context.Context, n int, keep bool, f func(i int, err error)) error {
+// the request has counted as the first. The function gets a ctx with the limit of a call, and the
+// error of a call over the rate.
+func (s *service) each(ctx context.Context, n int, keep bool, f func(ctx context.Context, i int, err error)) error {
 	if n < 1 || n > maxCalls {
 		return failure(fmt.Errorf("%w: %d calls in one are not 1 to %d", driver.ErrInvalid, n, maxCalls))
 	}
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
 	var calls sync.WaitGroup
 	for i := 1; i < n; i++ {
 		err := s.op.quota.call(ctx, keep)
-		calls.Go(func() { f(i, err) })
+		calls.Go(func() { f(ctx, i, err) })
 	}
-	f(0, nil)
+	f(ctx, 0, nil)
 	calls.Wait()
 	return nil
 }
@@ -121,7 +124,11 @@ func (s *service) Renew(ctx context.Context, m *api.RenewRequest) (*api.RenewRes
 func (s *service) Release(ctx context.Context, m *api.ReleaseRequest) (*api.ReleaseResponse, error) {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
-	err := s.store.Release(ctx, message.IDOf(m.GetId()))
+	return s.release(ctx, m.GetId())
+}
+
+func (s *service) release(ctx context.Context, m *api.ID) (*api.ReleaseResponse, error) {
+	err := s.store.Release(ctx, message.IDOf(m))
 	return answer(err, func() *api.ReleaseResponse { return &api.ReleaseResponse{} })
 }
 

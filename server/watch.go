@@ -47,6 +47,13 @@ func (c control) idle() {
 	}
 }
 
+// cut ends a stream whose client does not receive.
+func (c control) cut() {
+	if c.http != nil {
+		_ = c.http.SetWriteDeadline(time.Unix(1, 0))
+	}
+}
+
 // interrupt ends the call that waits for the next message of the client.
 func (c control) interrupt() {
 	if c.http != nil {
@@ -64,6 +71,9 @@ type stream struct {
 	mu  sync.Mutex // guards Send
 	out *connect.BidiStream[api.WatchRequest, api.WatchResponse]
 
+	began   time.Time
+	sending atomic.Int64 // when the message under way was sent, by time.Since(began); 0: none
+
 	ended atomic.Pointer[error] // why the server ended the stream
 
 	watches map[uint64]context.CancelFunc // of the goroutine that receives
@@ -75,7 +85,8 @@ func (s *service) Watch(ctx context.Context, out *connect.BidiStream[api.WatchRe
 	if s.drained.Err() != nil {
 		return draining()
 	}
-	st := &stream{service: s, control: controlOf(ctx), out: out, watches: map[uint64]context.CancelFunc{}}
+	st := &stream{service: s, control: controlOf(ctx), out: out, began: time.Now(), watches: map[uint64]context.CancelFunc{}}
+	st.control.idle()
 	st.ctx, st.cancel = context.WithCancel(ctx)
 	defer st.running.Wait()
 	defer st.cancel()
@@ -101,9 +112,9 @@ func (s *service) Watch(ctx context.Context, out *connect.BidiStream[api.WatchRe
 	}
 }
 
-// recheck ends the stream when its client may no longer do what it could at the beginning: its
-// credentials have expired or were revoked, or its permissions have changed. In the last case the
-// client begins again.
+// recheck ends the stream when its client does not receive, or may no longer do what it could at
+// the beginning: its credentials have expired or were revoked, or its permissions have changed. In
+// the last case the client begins again.
 func (st *stream) recheck() {
 	every := time.NewTicker(recheckEvery)
 	defer every.Stop()
@@ -113,6 +124,9 @@ func (st *stream) recheck() {
 		case <-st.ctx.Done():
 			return
 		case <-every.C:
+		}
+		if sent := st.sending.Load(); sent > 0 && time.Since(st.began)-time.Duration(sent) > writeLimit {
+			st.control.cut()
 		}
 		err := st.service.recheck(st.ctx, was)
 		if err != nil {
@@ -187,10 +201,12 @@ func (st *stream) forward(ctx context.Context, n uint64, id driver.ID, wakes <-c
 	}
 }
 
+// send sends a message. It has no deadline of its own, but recheck ends it: with HTTP/2, a deadline
+// for each message costs two messages to another goroutine.
 func (st *stream) send(m *api.WatchResponse) error {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	st.control.extend()
-	defer st.control.idle()
+	st.sending.Store(int64(max(1, time.Since(st.began))))
+	defer st.sending.Store(0)
 	return st.out.Send(m)
 }

@@ -21,7 +21,7 @@ func server() []mutant {
 		},
 		{
 			Name: "server-drains-and-grants", Why: "a server that is about to end grants claims",
-			File: "server/store.go", Old: "	if s.drained.Err() != nil {\n		return nil, draining()\n	}\n	return s.acquire", New: "	return s.acquire",
+			File: "server/store.go", Old: "	if s.drained.Err() != nil {\n		return nil, draining()\n	}\n	ctx, cancel", New: "	ctx, cancel",
 			Pkg: "server", Test: "TestServer_Drain",
 		},
 		{
@@ -30,13 +30,18 @@ func server() []mutant {
 			Pkg: "server", Test: "TestServer_stalled_watcher",
 		},
 		{
+			Name: "server-keeps-stalled-streams", Why: "a client that does not receive its stream, on a connection that works, is never cut off",
+			File: "server/watch.go", Old: "			st.control.cut()\n", New: "",
+			Pkg: "server", Test: "TestServer_stalled_stream",
+		},
+		{
 			Name: "server-waits-for-slow-messages", Why: "clients that send a message slowly use up the server",
 			File: "server/server.go", Old: "	_ = control.SetReadDeadline(time.Now().Add(bodyLimit))\n", New: "",
 			Pkg: "server", Test: "TestServer_slow",
 		},
 		{
 			Name: "server-ends-idle-streams", Why: "every waiter is woken for nothing, ten seconds after the last message of its process",
-			File: "server/watch.go", Old: "	defer st.control.idle()\n", New: "",
+			File: "server/watch.go", Old: "	st.control.idle()\n", New: "",
 			Pkg: pkg, Test: "TestStore_Watch_idle",
 		},
 		{
@@ -159,6 +164,21 @@ func server() []mutant {
 			Name: "remote-long-answer", Why: "a part of an answer is taken for all of it",
 			File: client + "direct.go", Old: "	if c.limit.N == 0 { ", New: "	if c.limit.N < 0 { ",
 			Pkg: pkg, Test: "TestDirect_answers",
+		},
+		{
+			Name: "remote-two-writes", Why: "a server wakes up twice for each call: for its header, and for its message",
+			File: client + "direct.go", Old: "	err := r.Write(&c.text)\n", New: "	err := r.Write(c.Conn)\n",
+			Pkg: pkg, Test: "TestDirect_one_write",
+		},
+		{
+			Name: "remote-no-limit", Why: "a call to a server that is silent never ends",
+			File: client + "direct.go", Old: "			if err == nil {\n				c.until(end)\n			}\n", New: "",
+			Pkg: pkg, Test: "TestDirect_limit",
+		},
+		{
+			Name: "remote-old-limit", Why: "a connection ends eleven seconds after its first call, in the middle of a later one",
+			File: client + "direct.go", Old: "		c.until(end) // first", New: "		// first",
+			Pkg: pkg, Test: "TestDirect_limit_later",
 		},
 		{
 			Name: "remote-release-overtakes", Why: "a release overtakes the attempt that it undoes, and the claim stays for its TTL",

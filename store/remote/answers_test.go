@@ -7,8 +7,10 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -191,5 +193,102 @@ func TestDirect_ended(t *testing.T) {
 	}
 	if *made != 2 {
 		t.Errorf("%d connections, want 2", *made)
+	}
+}
+
+// writes is a connection that counts its writes.
+type writes struct {
+	*net.TCPConn
+	n *int
+}
+
+func (c writes) Write(b []byte) (int, error) {
+	*c.n++
+	return c.TCPConn.Write(b)
+}
+
+// A request is one write, with a body of any kind and size, and the buffer of a large one is not
+// kept.
+func TestDirect_one_write(t *testing.T) {
+	const plain = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nfull"
+	d, made := scripted(t, plain, plain, plain)
+	dial, n := d.dial, 0
+	d.dial = func(ctx context.Context) (*conn, error) {
+		c, err := dial(ctx)
+		if err == nil {
+			c.Conn = writes{c.Conn.(*net.TCPConn), &n}
+		}
+		return c, err
+	}
+	for i, size := range []int{100, 200 << 10, 100} {
+		body := struct{ io.Reader }{strings.NewReader(strings.Repeat("x", size))} // net/http knows no such reader
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost/", body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.ContentLength = int64(size)
+		resp, err := d.RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if n != i+1 || *made != 1 {
+			t.Errorf("%d writes and %d connections for %d requests, want one write each and one connection", n, *made, i+1)
+		}
+	}
+	if kept := d.idle[0].text.Cap(); kept > maxText {
+		t.Errorf("a buffer of %d bytes is kept", kept)
+	}
+}
+
+// piped is a connection in memory that looks like one of the system.
+type piped struct{ net.Conn }
+
+func (piped) SyscallConn() (syscall.RawConn, error) { return nil, nil }
+
+// A call of a silent server ends after callLimit, also if its ctx has no end.
+func TestDirect_limit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		v := &server{conns: map[*conn]struct{}{}}
+		var theirs net.Conn
+		d := newDirect(func(context.Context) (*conn, error) {
+			var ours net.Conn
+			ours, theirs = net.Pipe()
+			go func() { _, _ = io.Copy(io.Discard, theirs) }() // until ours is closed
+			return &conn{piped{ours}, v}, nil
+		}, nil)
+		began := time.Now()
+		_, err := post(context.Background(), d)
+		took := time.Since(began)
+		if !errors.Is(err, os.ErrDeadlineExceeded) || took < callLimit || took > callLimit+endStep {
+			t.Errorf("after %v: %v", took, err)
+		}
+		if len(d.idle) > 0 {
+			t.Error("the connection is kept")
+		}
+		_ = theirs.Close()
+	})
+}
+
+// The limit of each call counts from its own beginning, and a connection is used again after the
+// limit of its last call.
+func TestDirect_limit_later(t *testing.T) {
+	const plain = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nfull"
+	d, made := scripted(t, plain, plain, plain)
+	for range 3 {
+		if got, err := post(t.Context(), d); err != nil || got != "full" {
+			t.Fatalf("%q, %v", got, err)
+		}
+		c := d.idle[0]
+		if left := time.Until(c.end); left < callLimit-time.Second || left > callLimit+endStep {
+			t.Errorf("the deadline is in %v", left)
+		}
+		c.end = time.Now().Add(-time.Second)
+		if err := c.SetDeadline(c.end); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if *made != 1 {
+		t.Errorf("%d connections, want 1", *made)
 	}
 }

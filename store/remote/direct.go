@@ -19,6 +19,9 @@ import (
 // have two goroutines each, and to wake them takes a large part of a call.
 //
 // As there, a request is sent once: if its connection breaks, the outcome is unknown.
+//
+// A call ends with its ctx, and after callLimit. The limit is the deadline of its connection, and
+// no timer of a ctx: to start and to stop a timer for each call takes a large part of it.
 type direct struct {
 	dial  func(ctx context.Context) (*conn, error)
 	tls   *tls.Config // nil: without TLS
@@ -35,13 +38,21 @@ type carrier struct {
 	raw    syscall.RawConn
 	limit  *io.LimitedReader // bounds an answer
 	reader *bufio.Reader
-	writer *bufio.Writer
-	used   time.Time // when the last call on it ended
+	text   bytes.Buffer // of a request
+	used   time.Time    // when the last call on it ended
+	end    time.Time    // its deadline
 }
 
 // maxAnswer bounds an answer with its header. The largest one has 64 refusals, each with the value
 // and the metadata of the claim that is in the way: 5 MiB.
 const maxAnswer = 8 << 20
+
+// maxText is the largest buffer that a connection keeps for its next request.
+const maxText = 64 << 10
+
+// endStep is how much longer than callLimit a call may take. So the deadline of a connection
+// changes once in that time, and not with each call.
+const endStep = time.Second
 
 var errLong = errors.New("the answer is too long")
 
@@ -52,14 +63,12 @@ func newDirect(dial func(context.Context) (*conn, error), config *tls.Config) *d
 
 // RoundTrip sends a request, and returns its answer with the whole body.
 func (d *direct) RoundTrip(r *http.Request) (*http.Response, error) {
-	ctx := r.Context()
-	select {
-	case d.slots <- struct{}{}:
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	ctx, end := r.Context(), time.Now().Add(callLimit)
+	if err := d.enter(ctx); err != nil {
+		return nil, err
 	}
 	defer func() { <-d.slots }()
-	c, err := d.get(ctx)
+	c, err := d.get(ctx, end)
 	if err != nil {
 		return nil, err
 	}
@@ -80,12 +89,42 @@ func (d *direct) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// send writes a request, and reads the answer.
+// enter waits until a call may have a connection.
+func (d *direct) enter(ctx context.Context) error {
+	select {
+	case d.slots <- struct{}{}:
+		return nil
+	default:
+	}
+	ctx, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	select {
+	case d.slots <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// until sets the deadline of the connection to a time, or up to endStep later.
+func (c *carrier) until(end time.Time) {
+	if c.end.Before(end) {
+		c.end = end.Add(endStep)
+		_ = c.SetDeadline(c.end) // it fails if the connection is closed, and so does the call
+	}
+}
+
+// send writes a request, and reads the answer. The request is one write: net/http flushes a
+// bufio.Writer after the header, and the server would wake up for each of the two parts.
 func (c *carrier) send(r *http.Request) (*http.Response, error) {
 	c.limit.N = maxAnswer
-	err := r.Write(c.writer)
+	if c.text.Cap() > maxText {
+		c.text = bytes.Buffer{}
+	}
+	c.text.Reset()
+	err := r.Write(&c.text)
 	if err == nil {
-		err = c.writer.Flush()
+		_, err = c.Write(c.text.Bytes())
 	}
 	if err != nil {
 		return nil, err
@@ -106,18 +145,23 @@ func (c *carrier) send(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// get returns an idle connection, or a new one.
-func (d *direct) get(ctx context.Context) (*carrier, error) {
+// get returns an idle connection, or a new one, for a call that ends at a time.
+func (d *direct) get(ctx context.Context, end time.Time) (*carrier, error) {
 	for {
 		d.mu.Lock()
 		n := len(d.idle)
 		if n == 0 {
 			d.mu.Unlock()
-			return d.connect(ctx)
+			c, err := d.connect(ctx)
+			if err == nil {
+				c.until(end)
+			}
+			return c, err
 		}
 		c := d.idle[n-1]
 		d.idle = d.idle[:n-1]
 		d.mu.Unlock()
+		c.until(end) // first: after its old deadline, a connection is not quiet
 		if time.Since(c.used) < idleLimit && quiet(c.raw) {
 			return c, nil
 		}
@@ -141,7 +185,7 @@ func (d *direct) connect(ctx context.Context) (*carrier, error) {
 		return nil, err
 	}
 	limit := &io.LimitedReader{R: made}
-	return &carrier{Conn: made, raw: raw, limit: limit, reader: bufio.NewReader(limit), writer: bufio.NewWriter(made)}, nil
+	return &carrier{Conn: made, raw: raw, limit: limit, reader: bufio.NewReader(limit)}, nil
 }
 
 // secure begins TLS on a connection. It returns a connection also with an error.

@@ -200,7 +200,7 @@ func (s *Store) renew(ctx context.Context, rs []driver.Renewal, at []int, out []
 	for n, i := range at {
 		request.Renewals[n] = message.Renewal(rs[i])
 	}
-	m, err := call(ctx, s, s.client.Renew, request)
+	m, err := short(ctx, s, s.client.Renew, request)
 	if err == nil && len(m.GetRenewed()) != len(at) {
 		err = fmt.Errorf("remote: %d answers to %d renewals", len(m.GetRenewed()), len(at))
 	}
@@ -283,21 +283,36 @@ func (s *Store) renewed(refused string) bool {
 	return s.token.refresh() == nil && s.token.now() != refused
 }
 
-// call makes one call. A server that is about to end, or has another store, has changed nothing, so
+// call makes one call.
+func call[Q, A any](ctx context.Context, s *Store, verb func(context.Context, *Q) (*A, error), request *Q) (*A, error) {
+	limited, cancel := context.WithTimeout(ctx, callLimit)
+	defer cancel()
+	m, err := send(limited, s, verb, request)
+	return m, s.failure(ctx, err)
+}
+
+// short makes one call with a short answer. Its limit is that of its connection: see [direct].
+func short[Q, A any](ctx context.Context, s *Store, verb func(context.Context, *Q) (*A, error), request *Q) (*A, error) {
+	if s.servers[0].short[0] == nil {
+		return call(ctx, s, verb, request)
+	}
+	m, err := send(ctx, s, verb, request)
+	return m, s.failure(ctx, err)
+}
+
+// send sends one call. A server that is about to end, or has another store, has changed nothing, so
 // the next one is used. A server that does not know the client has changed nothing either: the
 // token is read again.
-func call[Q, A any](ctx context.Context, s *Store, verb func(context.Context, *Q) (*A, error), request *Q) (*A, error) {
+func send[Q, A any](ctx context.Context, s *Store, verb func(context.Context, *Q) (*A, error), request *Q) (*A, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	limited, cancel := context.WithTimeout(ctx, callLimit)
-	defer cancel()
 	var answer *A
 	var err error
 	fresh := false // the token was read again for this call
 	for left := len(s.servers); left > 0; {
 		used, token := s.current.Load(), s.token.now()
-		if answer, err = verb(limited, request); err == nil {
+		if answer, err = verb(ctx, request); err == nil {
 			return answer, nil
 		}
 		kind := message.ReasonOf(err).GetKind()
@@ -311,12 +326,15 @@ func call[Q, A any](ctx context.Context, s *Store, verb func(context.Context, *Q
 		s.next(used)
 		left--
 	}
-	return nil, s.failure(ctx, err)
+	return nil, err
 }
 
 // failure returns the error of a call. Only an answer of a server is definite, and a connection
 // that could not be made.
 func (s *Store) failure(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
 	var dial *dialError
 	reason := message.ReasonOf(err)
 	switch other := s.identity.found(); {

@@ -13,24 +13,24 @@ import (
 // batch prepares the batchers for a server that takes so many calls in one.
 func (s *Store) batch(most int) {
 	s.acquires.one = func(ctx context.Context, m *api.AcquireRequest) (*api.AcquireResponse, error) {
-		return call(ctx, s, s.client.Acquire, m)
+		return short(ctx, s, s.client.Acquire, m)
 	}
 	s.releases.one = func(ctx context.Context, id *api.ID) (*api.ReleaseResponse, error) {
-		return call(ctx, s, s.client.Release, &api.ReleaseRequest{Id: id})
+		return short(ctx, s, s.client.Release, &api.ReleaseRequest{Id: id})
 	}
 	if most < 2 {
 		return
 	}
 	s.acquires.most, s.acquires.size = most, func(m *api.AcquireRequest) int { return proto.Size(m) + perCall }
 	s.acquires.all = func(ctx context.Context, ms []*api.AcquireRequest) ([]*api.AcquireResponse, []error) {
-		m, err := call(ctx, s, s.client.AcquireAll, &api.AcquireAllRequest{Attempts: ms})
+		m, err := short(ctx, s, s.client.AcquireAll, &api.AcquireAllRequest{Attempts: ms})
 		return split(len(ms), m.GetAnswers(), err, func(one *api.Attempted) (*api.AcquireResponse, *api.Reason) {
 			return one.GetAnswer(), one.GetReason()
 		})
 	}
 	s.releases.most, s.releases.size = most, func(m *api.ID) int { return proto.Size(m) + perCall }
 	s.releases.all = func(ctx context.Context, ids []*api.ID) ([]*api.ReleaseResponse, []error) {
-		m, err := call(ctx, s, s.client.ReleaseAll, &api.ReleaseAllRequest{Ids: ids})
+		m, err := short(ctx, s, s.client.ReleaseAll, &api.ReleaseAllRequest{Ids: ids})
 		return split(len(ids), m.GetAnswers(), err, func(one *api.Released) (*api.ReleaseResponse, *api.Reason) {
 			return &api.ReleaseResponse{}, one.GetReason()
 		})
