@@ -43,11 +43,11 @@ func (b *bench) mysql() error {
 		if err := b.pairsTable(title+", free keys, 16 goroutines: pairs", server.URL, usedBefore(mariaWays(workers), workers), workers, 0.8); err != nil {
 			return err
 		}
-		if err := b.pairsTable(title+", new names, 16 goroutines: pairs", server.URL, neverUsed(mariaWays(workers)), workers, 0.8); err != nil {
-			return err
-		}
 		if !disk {
 			continue
+		}
+		if err := b.pairsTable(title+", new names, 16 goroutines: pairs", server.URL, neverUsed(mariaWays(workers)), workers, 0.8); err != nil {
+			return err
 		}
 		if err := b.mariaHandOff(server.URL); err != nil {
 			return err
