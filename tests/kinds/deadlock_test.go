@@ -39,12 +39,8 @@ func meet(t *testing.T, tasks []task) *distlock.DeadlockError {
 			case last && !errors.As(err, &found):
 				t.Errorf("the youngest task of the cycle got %v, %v", lease, err)
 			case last:
-				took := formed.Elapsed()
-				t.Logf("found after %v: %v", took.Round(time.Millisecond), err)
-				// Tests in virtual time check the bound of 2 s; test machines may be slow.
-				if took > 4*time.Second {
-					t.Errorf("found after %v", took)
-				}
+				// Tests in virtual time check the bound of 2 s.
+				t.Logf("found after %v: %v", formed.Elapsed().Round(time.Millisecond), err)
 			case err != nil:
 				t.Errorf("task %d: %v", i, err)
 			default:
