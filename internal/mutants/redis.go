@@ -177,7 +177,7 @@ func redis() []mutant {
 		},
 		{
 			Name: "redis-merged-grant-stays", Why: "an attempt that is one of many takes a name ahead of its queue",
-			File: dir + "acquire.lua", Old: "      call('DEL', name)\n      if not old then\n", New: "      if not old then\n",
+			File: dir + "acquire.lua", Old: "      call('DEL', name)\n    end\n    many", New: "    end\n    many",
 			Pkg: pkg, Test: "TestStore_virtual_merged",
 		},
 		{
@@ -194,6 +194,11 @@ func redis() []mutant {
 			Name: "batcher-undoes-too-early", Why: "a release overtakes the attempt that it undoes, and the claim stays for its TTL",
 			File: "store/redis/rueidisstore/batcher.go", Old: "return int(a.merge) - int(b.merge)", New: "return int(b.merge) - int(a.merge)",
 			Pkg: "store/redis/rueidisstore", Test: "TestBatcher_groups",
+		},
+		{
+			Name: "batcher-repeats-what-was-undone", Why: "a release comes between an attempt and its repetition, and the claim stays for its TTL",
+			File: "store/redis/rueidisstore/batcher.go", Old: "c.merge > 0 && c.merge < undoes[c.owner()]", New: "c.merge < 0*undoes[c.owner()]",
+			Pkg: "store/redis/rueidisstore", Test: "TestBatcher_undone",
 		},
 		{
 			Name: "calls-start-after-close", Why: "a store that is closed goes on working, and its end is not awaited",

@@ -99,8 +99,7 @@ for i = 1, many and #KEYS or 1 do
   if not many then
     if granted then return age .. '+' .. number end
   else
-    if not granted and old ~= nil then -- undo it
-      call('DEL', name)
+    if not granted and old ~= nil then -- undo it, the name last: it keeps others away
       if not old then
         call('DEL', memory)
       elseif type(old) == 'string' then
@@ -109,6 +108,7 @@ for i = 1, many and #KEYS or 1 do
         local hash = '{' .. name .. '}:c'
         call('SET', memory, old, 'PX', math.max(600000 + math.ceil(ahead / 1000), call('PTTL', hash)))
       end
+      call('DEL', name)
     end
     many[i] = granted and '+' .. number or '-'
   end

@@ -213,11 +213,11 @@ func (b *batcher) work() {
 		began := time.Now()
 		own := b.take(ctx, began)
 		b.mu.Unlock()
-		roundTrip(ctx, b.conn(own), batch)
+		last := roundTrip(ctx, b.conn(own), batch)
 		cancel()
 		b.mu.Lock()
-		b.put(own, batch[0].res)
-		b.finished(began, len(batch), batch[0].res)
+		b.put(own, last)
+		b.finished(began, len(batch), last)
 		for _, c := range batch {
 			if c.sent = false; c.abandoned {
 				b.abandoned--
@@ -233,11 +233,11 @@ func (b *batcher) work() {
 }
 
 // roundTrip sends a batch and reads the answers. It merges calls where it may, and repeats those
-// that were not done that way.
-func roundTrip(ctx context.Context, conn conn, batch []*call) {
+// that were not done that way. It returns the last answer.
+func roundTrip(ctx context.Context, conn conn, batch []*call) (last rueidis.RedisResult) {
 	if len(batch) == 1 {
 		batch[0].res = conn.Do(ctx, batch[0].cmd)
-		return
+		return batch[0].res
 	}
 	groups := group(batch)
 	cmds := make(rueidis.Commands, len(groups))
@@ -246,6 +246,7 @@ func roundTrip(ctx context.Context, conn conn, batch []*call) {
 	}
 	var again []*call
 	for i, res := range conn.DoMulti(ctx, cmds...) {
+		last = res
 		var texts []string
 		if len(groups[i]) > 1 && res.Error() == nil {
 			text, _ := res.ToString()
@@ -264,15 +265,28 @@ func roundTrip(ctx context.Context, conn conn, batch []*call) {
 		}
 	}
 	if len(again) > 0 {
-		roundTrip(ctx, conn, again)
+		last = roundTrip(ctx, conn, again)
 	}
+	return last
 }
 
 // group returns the calls of a batch, in groups that are one command each. A call that may undo
-// another one comes after it.
+// another one comes after it. The other one is by itself then: if it was not done as a part of a
+// command, its repetition would come after the call that undoes it.
 func group(batch []*call) [][]*call {
 	groups := make([][]*call, 0, len(batch))
 	ordered := slices.Clone(batch)
+	undoes := map[string]uint8{} // the largest merge of each owner's calls
+	for _, c := range batch {
+		if c.merge > 0 {
+			undoes[c.owner()] = max(undoes[c.owner()], c.merge)
+		}
+	}
+	for _, c := range batch {
+		if c.merge > 0 && c.merge < undoes[c.owner()] {
+			c.merge = 0
+		}
+	}
 	slices.SortStableFunc(ordered, func(a, b *call) int { return int(a.merge) - int(b.merge) })
 	first := 0
 	for i, c := range ordered {
@@ -284,14 +298,20 @@ func group(batch []*call) [][]*call {
 	return groups
 }
 
+// begin is where the key and the arguments of a call begin: after EVALSHA, the script, and the
+// number of keys, which is 1.
+const begin = 3
+
+// owner returns the first argument of a call that may be merged.
+func (c *call) owner() string { return c.cmd.Commands()[begin+1] }
+
 // merged returns the command of a group.
 func merged(b rueidis.Builder, calls []*call) rueidis.Completed {
 	if len(calls) == 1 {
 		return calls[0].cmd
 	}
-	const begin = 3 // EVALSHA, the script, and the number of keys, which is 1
 	first := calls[0].cmd.Commands()
-	texts := make([]string, 0, len(calls)*(len(first)-begin))
+	texts := make([]string, 0, len(calls)*len(first))
 	for _, c := range calls {
 		texts = append(texts, c.cmd.Commands()[begin])
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/distlock/distlock/driver"
 
 	"github.com/distlock/distlock/internal/testenv"
+	"github.com/distlock/distlock/store/redis"
 )
 
 // dial returns a batcher for a server.
@@ -308,37 +309,106 @@ func TestBatcher_shares(t *testing.T) {
 }
 
 // Calls of one script are a command, up to the limit. The calls that undo others are in the last
-// ones.
+// ones, and a call that is undone is by itself.
 func TestBatcher_groups(t *testing.T) {
-	var batch []*call
-	for i := range 2*maxMerged + 4 {
-		batch = append(batch, &call{merge: uint8(2 - i%3)})
-	}
 	type part struct {
 		merge uint8
 		calls int
 	}
-	var got []part
-	single := 0
-	for _, g := range group(batch) {
-		if g[0].merge == 0 && len(g) == 1 && len(got) == 0 {
-			single++
+	parts := func(calls int, merge func(i int) uint8, owner func(i int) int) (singles int, parts []part) {
+		var batch []*call
+		for i := range calls {
+			cmd := rueidis.Builder{}.Arbitrary("EVALSHA", "script", "1", "key", strconv.Itoa(owner(i)))
+			batch = append(batch, &call{cmd: cmd.Build(), merge: merge(i)})
+		}
+		sent := map[*call]bool{}
+		for _, g := range group(batch) {
+			if g[0].merge == 0 && len(g) == 1 && parts == nil {
+				singles++
+			} else {
+				parts = append(parts, part{g[0].merge, len(g)})
+			}
+			for _, c := range g {
+				sent[c] = true
+			}
+		}
+		if len(sent) != calls {
+			t.Errorf("%d of %d calls are in groups", len(sent), calls)
+		}
+		return singles, parts
+	}
+	each := func(i int) int { return i }
+	mixed := func(i int) uint8 { return uint8(2 - i%3) }
+	if n, got := parts(90, mixed, each); n != 30 || !slices.Equal(got, []part{{1, 30}, {2, 30}}) {
+		t.Errorf("%d by themselves, then %v", n, got)
+	}
+	if n, got := parts(90, mixed, func(i int) int { return i / 9 }); n != 60 || !slices.Equal(got, []part{{2, 30}}) {
+		t.Errorf("calls that are undone: %d by themselves, then %v", n, got)
+	}
+	last := func(int) uint8 { return 2 }
+	if n, got := parts(2*maxMerged+4, last, each); n != 0 || !slices.Equal(got, []part{{2, maxMerged}, {2, maxMerged}, {2, 4}}) {
+		t.Errorf("%d by themselves, then %v", n, got)
+	}
+}
+
+// A recorder keeps the calls of a store.
+type recorder struct {
+	*client
+	calls []redis.Call
+}
+
+func (r *recorder) Run(ctx context.Context, c redis.Call) (string, error) {
+	kept := c
+	kept.Keys, kept.Args = slices.Clone(c.Keys), slices.Clone(c.Args)
+	r.calls = append(r.calls, kept)
+	return r.client.Run(ctx, c)
+}
+
+// A claim is attempted again by its owner and released, in one batch with the same for another
+// name. Nothing is left.
+func TestBatcher_undone(t *testing.T) {
+	t.Parallel()
+	b := dial(t, testenv.Redis(t))
+	r := &recorder{client: newClient(b.c)}
+	s, err := redis.New(r, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	var ids []driver.ID
+	for _, key := range []string{"a", "b"} {
+		id := driver.ID{Key: key, Owner: "owner of " + key}
+		ids = append(ids, id)
+		res, err := s.Acquire(t.Context(), driver.Request{ID: id, Weight: driver.Whole, Limit: driver.Whole, TTL: time.Minute})
+		if err != nil || !res.Granted {
+			t.Fatalf("%+v, %v", res, err)
+		}
+	}
+	for _, id := range ids {
+		if err := s.Release(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var batch []*call
+	for _, c := range r.calls {
+		if c.Merge == 0 { // the server did not know the script
 			continue
 		}
-		got = append(got, part{g[0].merge, len(g)})
+		batch = append(batch, &call{cmd: r.command(b.c.B(), c), merge: c.Merge})
+		if c.Merge == 1 {
+			if _, err := r.client.Run(t.Context(), c); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
-	if want := []part{{1, 44}, {2, 44}}; single != 44 || !slices.Equal(got, want) {
-		t.Errorf("%d by themselves, then %v; want 44 and %v", single, got, want)
+	if len(batch) != 4 || batch[0].merge != 1 || batch[3].merge != 2 {
+		t.Fatalf("%d calls that may be merged", len(batch))
 	}
-	for _, c := range batch {
-		c.merge = 2
-	}
-	got = nil
-	for _, g := range group(batch) {
-		got = append(got, part{2, len(g)})
-	}
-	if want := []part{{2, maxMerged}, {2, maxMerged}, {2, 4}}; !slices.Equal(got, want) {
-		t.Errorf("%v, want %v", got, want)
+	roundTrip(t.Context(), b.c, batch)
+	for _, id := range ids {
+		if claims, err := s.Show(t.Context(), id.Key); len(claims) > 0 || err != nil {
+			t.Errorf("%s: %+v, %v", id.Key, claims, err)
+		}
 	}
 }
 
