@@ -295,50 +295,73 @@ func (s *waking) Watch(ctx context.Context, id driver.ID) <-chan driver.Wake {
 	return s.wakes
 }
 
-// A client that does not receive its stream, on a connection that works, is cut off.
+// A client that does not receive its stream, on a connection that works, is cut off. So is one that
+// has said that it sends nothing more.
 func TestServer_stalled_stream(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		store := &waking{alive{Forward: driver.Forward{Store: mem.New()}}, make(chan driver.Wake)}
-		dial, _ := onPipes(t, store)
-		two := &http.Transport{
-			Protocols: &http.Protocols{}, HTTP2: &http.HTTP2Config{MaxReceiveBufferPerStream: 64 << 10},
-			DialContext: func(context.Context, string, string) (net.Conn, error) { return dial(), nil },
-		}
-		t.Cleanup(two.CloseIdleConnections)
-		two.Protocols.SetUnencryptedHTTP2(true)
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		c := api.NewStoreClient(&http.Client{Transport: two}, "http://localhost")
-		stream, err := c.Watch(ctx)
+	for name, closes := range map[string]bool{"open": false, "closed by the client": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { stalledStream(t, closes) })
+		})
+	}
+}
+
+func stalledStream(t *testing.T, closes bool) {
+	store := &waking{alive{Forward: driver.Forward{Store: mem.New()}}, make(chan driver.Wake)}
+	var calls atomic.Int64 // in progress
+	dial, _ := servedOn(t, store, func(v *server.Server) *http.Server {
+		h := v.HTTP()
+		inner := h.Handler
+		h.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			calls.Add(1)
+			defer calls.Add(-1)
+			inner.ServeHTTP(w, r)
+		})
+		return h
+	})
+	two := &http.Transport{
+		Protocols: &http.Protocols{}, HTTP2: &http.HTTP2Config{MaxReceiveBufferPerStream: 64 << 10},
+		DialContext: func(context.Context, string, string) (net.Conn, error) { return dial(), nil },
+	}
+	t.Cleanup(two.CloseIdleConnections)
+	two.Protocols.SetUnencryptedHTTP2(true)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	c := api.NewStoreClient(&http.Client{Transport: two}, "http://localhost")
+	stream, err := c.Watch(ctx)
+	if err == nil {
+		err = stream.Send(&api.WatchRequest{Watch: 1, Id: message.ID(driver.ID{Key: "key"})})
+	}
+	for range 2 { // the stream and the watch are active
 		if err == nil {
-			err = stream.Send(&api.WatchRequest{Watch: 1, Id: message.ID(driver.ID{Key: "key"})})
+			_, err = stream.Receive()
 		}
-		for range 2 { // the stream and the watch are active
-			if err == nil {
-				_, err = stream.Receive()
-			}
+	}
+	if err != nil || store.watches.Load() != 1 {
+		t.Fatalf("%d watches, %v", store.watches.Load(), err)
+	}
+	sent := 0
+	for full := false; !full; sent++ {
+		select {
+		case store.wakes <- driver.Wake{}:
+		case <-time.After(time.Second):
+			full = true
 		}
-		if err != nil || store.watches.Load() != 1 {
-			t.Fatalf("%d watches, %v", store.watches.Load(), err)
-		}
-		sent := 0
-		for full := false; !full; sent++ {
-			select {
-			case store.wakes <- driver.Wake{}:
-			case <-time.After(time.Second):
-				full = true
-			}
+	}
+	time.Sleep(5 * time.Second)
+	if n := calls.Load(); n != 1 {
+		t.Errorf("%d calls after a short stall and %d messages, want 1", n, sent)
+	}
+	if closes {
+		if err := stream.CloseRequest(); err != nil {
+			t.Fatal(err)
 		}
 		time.Sleep(5 * time.Second)
-		if n := store.watches.Load(); n != 1 {
-			t.Errorf("%d watches after a short stall and %d messages, want 1", n, sent)
-		}
-		time.Sleep(7 * time.Second)
-		if n := store.watches.Load(); n != 0 {
-			t.Errorf("%d watches are left after %d messages", n, sent)
-		}
-		if _, err := c.Show(ctx, &api.ShowRequest{Key: []byte("key")}); err != nil {
-			t.Errorf("another call on the connection: %v", err)
-		}
-	})
+	}
+	time.Sleep(7 * time.Second)
+	if n, watches := calls.Load(), store.watches.Load(); n != 0 || watches != 0 {
+		t.Errorf("%d calls and %d watches are left after %d messages", n, watches, sent)
+	}
+	if _, err := c.Show(ctx, &api.ShowRequest{Key: []byte("key")}); err != nil {
+		t.Errorf("another call on the connection: %v", err)
+	}
 }

@@ -89,6 +89,7 @@ func (s *service) Watch(ctx context.Context, out *connect.BidiStream[api.WatchRe
 	st.control.idle()
 	st.ctx, st.cancel = context.WithCancel(ctx)
 	defer st.running.Wait()
+	defer st.control.extend() // for what is still being sent, and for the last message
 	defer st.cancel()
 	defer context.AfterFunc(s.drained, st.control.interrupt)() //nolint:contextcheck // the server drains, not the call
 	st.running.Go(st.recheck)
@@ -133,6 +134,7 @@ func (st *stream) recheck() {
 			st.ended.Store(&err)
 			st.cancel()
 			st.control.interrupt()
+			st.control.extend() // nothing cuts off a client that does not receive the next message
 			return
 		}
 	}
