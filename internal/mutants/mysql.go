@@ -78,8 +78,13 @@ func mysql() []mutant {
 		},
 		{
 			Name: "mysql-calls-outlive-their-contexts", Why: "a call does not end with its context, and lasts for as long as the server takes",
-			File: "store/mysql/conn.go", Old: "	if !c.cut && c.ctx.Err() != nil {\n", New: "	if c.cut && c.ctx.Err() != nil {\n",
+			File: "store/mysql/conn.go", Old: "		if p.ctx.Err() != nil {\n", New: "		if p.ctx == nil {\n",
 			Pkg: pkg, Test: "TestStore_ends_with_context",
+		},
+		{
+			Name: "mysql-asks-contexts-under-a-lock", Why: "an observer of a lost lease uses the store, which stands still for ever",
+			File: "store/mysql/conn.go", Old: "	for _, p := range calls {\n", New: "	k.mu.Lock()\n	defer k.mu.Unlock()\n	for _, p := range calls {\n",
+			Pkg: pkg, Test: "TestStore_ends_with_any_context",
 		},
 		{
 			Name: "mysql-waits-for-a-connection", Why: "a call that waits for a connection does not end with its context",

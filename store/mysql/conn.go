@@ -6,7 +6,9 @@ import (
 	sqldriver "database/sql/driver"
 	"errors"
 	"io"
+	"maps"
 	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -24,9 +26,10 @@ type conn struct {
 	stmts  map[string]sqldriver.Stmt
 	cutter *cutter
 
-	mu  sync.Mutex
-	ctx context.Context // of the call in progress; nil: there is none
-	cut bool            // the link was closed
+	mu    sync.Mutex
+	ctx   context.Context // of the call in progress; nil: there is none
+	count int             // of the calls
+	cut   bool            // the link was closed
 }
 
 // A clientConn is what the connections of the client do.
@@ -114,6 +117,7 @@ func interruptibly(ctx context.Context, c *sql.Conn, call func(context.Context, 
 func (c *conn) begin(ctx context.Context) {
 	c.mu.Lock()
 	c.ctx = ctx
+	c.count++
 	c.mu.Unlock()
 	c.cutter.arm() // after ctx is set: see check
 }
@@ -126,19 +130,21 @@ func (c *conn) end() (cut bool) {
 	return c.cut
 }
 
-// check closes the link if the context of the call in progress has ended. It reports whether there
-// is a call.
-func (c *conn) check() bool {
+// current returns the context of the call in progress, or nil, and which call it is.
+func (c *conn) current() (ctx context.Context, count int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.ctx == nil {
-		return false
-	}
-	if !c.cut && c.ctx.Err() != nil {
+	return c.ctx, c.count
+}
+
+// abort closes the link if a call is still in progress.
+func (c *conn) abort(count int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ctx != nil && c.count == count && !c.cut {
 		c.cut = true
 		_ = c.link.Close()
 	}
-	return true
 }
 
 // cutAfter is the longest time from the end of a context to the end of its call.
@@ -175,23 +181,32 @@ func (k *cutter) arm() {
 }
 
 // check ends calls, and runs again for as long as there are calls. It disarms the cutter first: a
-// call that it does not see arms it.
+// call that it does not see arms it. A context may do anything when it is asked, such as notify an
+// observer of the end of a lease. So contexts are asked last, and without a lock.
 func (k *cutter) check() {
 	k.armed.Store(false)
-	if k.checkAll() {
-		k.arm()
-	}
-}
-
-func (k *cutter) checkAll() (busy bool) {
 	k.mu.Lock()
-	defer k.mu.Unlock()
-	for c := range k.conns {
-		if c.check() {
-			busy = true
+	conns := slices.Collect(maps.Keys(k.conns))
+	k.mu.Unlock()
+	type progress struct {
+		conn  *conn
+		ctx   context.Context
+		count int
+	}
+	var calls []progress
+	for _, c := range conns {
+		if ctx, count := c.current(); ctx != nil {
+			calls = append(calls, progress{c, ctx, count})
 		}
 	}
-	return busy
+	if len(calls) > 0 {
+		k.arm()
+	}
+	for _, p := range calls {
+		if p.ctx.Err() != nil {
+			p.conn.abort(p.count)
+		}
+	}
 }
 
 // An endless context has the values of another context, and does not end with it: the context of a

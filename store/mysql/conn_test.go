@@ -3,6 +3,8 @@ package mysql_test
 import (
 	"context"
 	"errors"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -45,4 +47,60 @@ func TestStore_ends_with_context(t *testing.T) {
 	}
 	unlock() // it also locks the gap next to the row
 	grant(t, s, exclusive("other"))
+}
+
+// A nosy context calls a function when it is asked for its error, as that of a lost lease calls the
+// observer.
+type nosy struct {
+	context.Context
+	asked func()
+}
+
+func (c nosy) Err() error {
+	if err := c.Context.Err(); err == nil {
+		return nil
+	}
+	c.asked()
+	return c.Context.Err()
+}
+
+// The context of a call uses the store when it is asked for its error, on a new connection. The
+// call ends, and so do the others.
+func TestStore_ends_with_any_context(t *testing.T) {
+	t.Parallel()
+	url := testenv.MariaDB(t, testenv.Shared()).Database(t)
+	s, db := made(t, url, nil), database(t, url)
+	r := exclusive("k")
+	grant(t, s, r)
+	s.Swept()
+	release(t, s, r)
+	unlock := lockRow(t, db, "k")
+	defer unlock()
+	inner, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var used atomic.Bool
+	ctx := nosy{inner, func() {
+		if used.CompareAndSwap(false, true) {
+			var calls sync.WaitGroup
+			for range 4 { // more connections than there are
+				calls.Go(func() { _, _ = s.Show(t.Context(), "another") })
+			}
+			calls.Wait()
+		}
+	}}
+	done := make(chan error, 1)
+	go func() {
+		_, err := s.Acquire(ctx, exclusive("k"))
+		done <- err
+	}()
+	waiting(t, db, 1)
+	cancel()
+	select {
+	case err := <-done:
+		if !errors.Is(err, context.Canceled) || !used.Load() {
+			t.Errorf("%v, and the context was asked: %v", err, used.Load())
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("the call does not end")
+	}
 }

@@ -20,8 +20,8 @@ import (
 //
 // As there, a request is sent once: if its connection breaks, the outcome is unknown.
 //
-// A call ends with its ctx, and after callLimit. The limit is the deadline of its connection, and
-// no timer of a ctx: to start and to stop a timer for each call takes a large part of it.
+// A request ends with its ctx, and after callLimit. The limit is the deadline of its connection,
+// and no timer of a ctx: to start and to stop a timer for each call takes a large part of it.
 type direct struct {
 	dial  func(ctx context.Context) (*conn, error)
 	tls   *tls.Config // nil: without TLS
