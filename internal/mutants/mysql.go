@@ -82,7 +82,7 @@ func mysql() []mutant {
 			Pkg: pkg, Test: "TestStore_ends_with_context",
 		},
 		{
-			Name: "mysql-asks-contexts-under-a-lock", Why: "an observer of a lost lease uses the store, which stands still for ever",
+			Name: "mysql-contexts-under-a-lock", Why: "an observer of a lost lease uses the store, which stands still for ever",
 			File: "store/mysql/conn.go", Old: "	for _, p := range calls {\n", New: "	k.mu.Lock()\n	defer k.mu.Unlock()\n	for _, p := range calls {\n",
 			Pkg: pkg, Test: "TestStore_ends_with_any_context",
 		},

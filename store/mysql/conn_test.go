@@ -53,14 +53,14 @@ func TestStore_ends_with_context(t *testing.T) {
 // observer.
 type nosy struct {
 	context.Context
-	asked func()
+	query func()
 }
 
 func (c nosy) Err() error {
 	if err := c.Context.Err(); err == nil {
 		return nil
 	}
-	c.asked()
+	c.query()
 	return c.Context.Err()
 }
 

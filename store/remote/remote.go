@@ -39,9 +39,9 @@ import (
 )
 
 const (
-	// callLimit bounds a request whose ctx has no earlier end. A call makes more than one if a server
-	// drains, or does not know its token any more. A server bounds the call of its store by half of
-	// it.
+	// callLimit bounds a request whose ctx has no earlier end. A call makes more than one if a
+	// server drains, or does not know its token any more. A server bounds the call of its store by
+	// half of it.
 	callLimit = 10 * time.Second
 
 	// firstLimit bounds the first call to one of several servers. Nothing is held yet, so the next
