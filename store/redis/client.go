@@ -65,11 +65,11 @@ type Call struct {
 	Renewal bool
 
 	// Merge is not 0 if a client may send several calls with the same Merge as one, not on a
-	// cluster: with all keys, then all arguments. They are calls of one script, with one key and as
-	// many arguments each. The answer has the answers of the calls, a line each. After "-", or after
-	// an error that the server answered, the client sends the call by itself. A call may undo one of
-	// the same owner, its first argument, with a smaller Merge. It must not overtake that one, nor
-	// its repetition.
+	// cluster: with all keys, then all arguments. They are calls of one script, with one key and
+	// as many arguments each. The answer has the answers of the calls, a line each. After "-", or
+	// after an error that the server answered, the client sends the call by itself. A call may undo
+	// one of the same owner, its first argument, with a smaller Merge. It must not overtake that
+	// one, nor its repetition.
 	Merge uint8
 }
 
