@@ -101,6 +101,11 @@ func quorum() []mutant {
 			Pkg: pkg, Test: "TestStore_Release_waits_for_its_acquire",
 		},
 		{
+			Name: "no-answer-changed-nothing", Why: "an attempt that ended before any node answered is reported as one that changed nothing",
+			File: dir + "acquire.go", Old: "	a.ballot = s.count(a.votes) // if nobody", New: "	// if nobody",
+			Pkg: pkg, Test: "TestStore_Acquire_ends_before_any_answer",
+		},
+		{
 			Name: "late-release-undoes-a-grant", Why: "a node is used that may still release what it grants",
 			File: dir + "calls.go", Old: "	return len(c.doubts) > 0 && ", New: "	return k.node < 0 && ",
 			Pkg: pkg, Test: "TestStore_calls_no_node_that_owes_a_release",

@@ -89,6 +89,7 @@ func (s *Store) try(ctx context.Context, r driver.Request, held bool) *attempt {
 		}
 		return s.settled(a.ballot)
 	})
+	a.ballot = s.count(a.votes) // if nobody has answered, until has not counted
 	if a.counted >= s.majority() && !s.won(a.ballot) {
 		s.writeBack(ctx, a)
 	}

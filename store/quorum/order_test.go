@@ -1,6 +1,7 @@
 package quorum_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -344,4 +345,24 @@ func (c *cluster) owes(t *testing.T, late time.Duration) driver.Request {
 		}
 	}
 	return a
+}
+
+// If ctx ends before any node has answered, the outcome is unknown.
+func TestStore_Acquire_ends_before_any_answer(t *testing.T) {
+	bubble(t, options{nodes: 3}, func(t *testing.T, c *cluster) {
+		for _, l := range c.links {
+			l.Next(chaos.Acquire, chaos.Action{Kind: chaos.ReplyLate, For: 50 * time.Millisecond})
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		a := exclusive("key", ttl)
+		res, err := c.store.Acquire(ctx, a)
+		if err == nil || errors.Is(err, driver.ErrUnavailable) {
+			t.Errorf("granted %v, error %v; want an unknown outcome: all nodes have granted it", res.Granted, err)
+		}
+		settle()
+		if n := c.holds(a.ID); n != 0 {
+			t.Errorf("%d nodes hold it, want it released", n)
+		}
+	})
 }
