@@ -3,6 +3,7 @@ package quorum_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -345,6 +346,25 @@ func (c *cluster) owes(t *testing.T, late time.Duration) driver.Request {
 		}
 	}
 	return a
+}
+
+// The vote of a node that was not called says so.
+func TestStore_vote_of_a_call_that_waited(t *testing.T) {
+	bubble(t, options{nodes: 3}, func(t *testing.T, c *cluster) {
+		c.links[0].Freeze()
+		a := exclusive("key", ttl)
+		c.grants(t, a)
+		c.links[1].Cut(chaos.All)
+		a.TTL = 200 * time.Millisecond // the limit is 20 ms: the call before it has 100 ms
+		_, err := c.store.Acquire(t.Context(), a)
+		var v *quorum.VoteError
+		if !errors.As(err, &v) {
+			t.Fatalf("error %v, want the votes", err)
+		}
+		if got := v.Votes[0].String(); !strings.Contains(got, "not called") {
+			t.Errorf("vote %q, want that the node was not called", got)
+		}
+	})
 }
 
 // If ctx ends before any node has answered, the outcome is unknown.
