@@ -97,8 +97,28 @@ func quorum() []mutant {
 		},
 		{
 			Name: "calls-overtake-each-other", Why: "a release overtakes its acquire, at a slow node",
-			File: dir + "calls.go", Old: "	if s.ready != nil {\n		select {", New: "	if s.ready != nil && s.gone {\n		select {",
+			File: dir + "calls.go", Old: "		s.ready = make(chan struct{})\n", New: "",
 			Pkg: pkg, Test: "TestStore_Release_waits_for_its_acquire",
+		},
+		{
+			Name: "calls-behind-others-are-dropped", Why: "a release behind an acquire without an answer is not made, and the part of the claim stays for a TTL",
+			File: dir + "calls.go", Old: "	s.then = t\n	return true\n", New: "	return t.round == nil\n",
+			Pkg: pkg, Test: "TestStore_Release_waits_for_its_acquire",
+		},
+		{
+			Name: "calls-behind-top-ups-are-dropped", Why: "a release behind a top-up is not made, and the node keeps the claim for a TTL",
+			File: dir + "renew.go", Old: "	defer func() { s.workers.do(slot.leave()) }()\n", New: "	defer slot.leave()\n",
+			Pkg: pkg, Test: "TestStore_Renew_tops_up_nothing_that_was_released",
+		},
+		{
+			Name: "waiting-calls-take-goroutines", Why: "each caller needs more goroutines for every node that is slow",
+			File: dir + "calls.go", Old: "			return q.first.then\n", New: "			go q.first.then.round.call(node)\n			return task{}\n",
+			Pkg: pkg, Test: "TestStore_waiting_calls_take_no_goroutine",
+		},
+		{
+			Name: "no-answer-changed-nothing", Why: "an attempt that ended before any node answered is reported as one that changed nothing",
+			File: dir + "acquire.go", Old: "	a.ballot = s.count(a.votes) // if nobody", New: "	// if nobody",
+			Pkg: pkg, Test: "TestStore_Acquire_ends_before_any_answer",
 		},
 		{
 			Name: "late-release-undoes-a-grant", Why: "a node is used that may still release what it grants",

@@ -61,14 +61,8 @@ func (s *Store) try(ctx context.Context, r driver.Request, held bool) *attempt {
 		r.Floor = max(r.Floor, uint64(time.Now().UnixMicro())+headStart)
 	}
 	a := &attempt{r: r, held: held}
-	slots := s.calls.acquires(r.ID, len(s.nodes))
-	a.slots = slots
-	a.last = begin(ctx, s, s.limit(r.TTL), func(ctx context.Context, i int) (driver.Result, error) {
-		err := slots[i].enter(ctx)
-		defer slots[i].leave()
-		if err != nil {
-			return driver.Result{}, err
-		}
+	a.slots = s.calls.acquires(r.ID, len(s.nodes))
+	a.last = begin(ctx, s, s.limit(r.TTL), a.slots, func(ctx context.Context, i int) (driver.Result, error) {
 		res, err := s.acquire(ctx, i, r)
 		if errors.Is(err, driver.ErrInvalid) && r.Floor > floor {
 			// The clocks of this client and the node are more than an hour apart. The node's own
@@ -89,6 +83,7 @@ func (s *Store) try(ctx context.Context, r driver.Request, held bool) *attempt {
 		}
 		return s.settled(a.ballot)
 	})
+	a.ballot = s.count(a.votes) // if nobody has answered, until has not counted
 	if a.counted >= s.majority() && !s.won(a.ballot) {
 		s.writeBack(ctx, a)
 	}
@@ -138,12 +133,7 @@ func (s *Store) acquire(ctx context.Context, node int, r driver.Request) (driver
 func (s *Store) writeBack(ctx context.Context, a *attempt) {
 	first, fence := a.last, a.fence
 	slots := s.calls.acquires(a.r.ID, len(s.nodes))
-	a.last = begin(ctx, s, s.limit(a.r.TTL), func(ctx context.Context, i int) (driver.Result, error) {
-		err := slots[i].enter(ctx)
-		defer slots[i].leave()
-		if err != nil {
-			return driver.Result{}, err
-		}
+	a.last = begin(ctx, s, s.limit(a.r.TTL), slots, func(ctx context.Context, i int) (driver.Result, error) {
 		was := first.answer(i)
 		if was.err != nil || !was.value.Granted || was.value.Fence >= fence {
 			return was.value, was.err

@@ -56,6 +56,7 @@ type slot struct {
 	acquire bool
 	err     error         // why the call must not be made
 	ready   chan struct{} // closed when the call may be made; nil: at once
+	then    task          // makes the call; zero: the caller of wait does
 	entered bool
 	gone    bool // leave was called before enter succeeded
 	next    *slot
@@ -203,8 +204,8 @@ func (c *calls) enqueue(all *queues, s *slot, k call, acquire bool) {
 }
 
 // advance removes the first slot from its queue, and the slots after it that are gone, and lets the
-// next call begin.
-func (c *calls) advance(all *queues, node int) {
+// next call begin. It returns the task of that call.
+func (c *calls) advance(all *queues, node int) (next task) {
 	q := &all.nodes[node]
 	for {
 		s := q.first
@@ -216,11 +217,11 @@ func (c *calls) advance(all *queues, node int) {
 		c.drop(s.call.ID, all)
 		if q.first == nil {
 			q.last = nil
-			return
+			return task{}
 		}
 		if !q.first.gone {
 			close(q.first.ready)
-			return
+			return q.first.then
 		}
 	}
 }
@@ -230,17 +231,53 @@ func (c *calls) doubtful(k call) bool {
 	return len(c.doubts) > 0 && time.Now().Before(c.doubts[k])
 }
 
-// enter waits until the call may be made. If enter returns an error, the call must not be made.
-func (s *slot) enter(ctx context.Context) error {
-	if s.err != nil {
-		return s.err
+// queue keeps the task that makes the call until the calls before it have ended. It returns false,
+// and does nothing, if they have.
+func (s *slot) queue(t task) bool {
+	if !s.waits() {
+		return false
 	}
-	if s.ready != nil {
-		select {
-		case <-s.ready:
-		case <-ctx.Done():
-			return errBusy
-		}
+	s.calls.mu.Lock()
+	defer s.calls.mu.Unlock()
+	if !s.waits() {
+		return false
+	}
+	s.then = t
+	return true
+}
+
+// waits reports whether a call before this one has not ended.
+func (s *slot) waits() bool {
+	if s.ready == nil {
+		return false
+	}
+	select {
+	case <-s.ready:
+		return false
+	default:
+		return true
+	}
+}
+
+// wait waits until the calls before this one have ended, or ctx.
+func (s *slot) wait(ctx context.Context) {
+	if s.ready == nil {
+		return
+	}
+	select {
+	case <-s.ready:
+	case <-ctx.Done():
+	}
+}
+
+// enter is called before the call is made. If enter returns an error, the call must not be made:
+// the calls before it have not ended in time.
+func (s *slot) enter(ctx context.Context) error {
+	switch {
+	case s.err != nil:
+		return s.err
+	case s.ready != nil && (s.waits() || ctx.Err() != nil):
+		return errBusy
 	}
 	s.entered = true
 	if s.acquire && s.ready != nil { // the release before it may not have been answered
@@ -253,20 +290,20 @@ func (s *slot) enter(ctx context.Context) error {
 	return nil
 }
 
-// leave lets the next call begin. If this call was not made, the next one begins when all calls
-// before this one have ended.
-func (s *slot) leave() {
+// leave lets the next call begin, and returns its task, which the caller of leave has to do. If this
+// call was not made, the next one begins when all calls before this one have ended.
+func (s *slot) leave() (next task) {
 	if s.calls == nil {
-		return
+		return task{}
 	}
 	s.calls.mu.Lock()
 	defer s.calls.mu.Unlock()
 	all := s.calls.active[s.call.ID]
 	if s.entered || all.nodes[s.call.node].first == s {
-		s.calls.advance(all, s.call.node)
-		return
+		return s.calls.advance(all, s.call.node)
 	}
 	s.gone = true
+	return task{}
 }
 
 // releasing reports whether a claim is being released on a node.

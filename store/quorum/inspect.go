@@ -19,7 +19,7 @@ func (s *Store) Inspect(ctx context.Context) (driver.Info, error) {
 		return driver.Info{}, err
 	}
 	defer leave()
-	votes := begin(ctx, s, s.adminLimit(), func(ctx context.Context, i int) (driver.Info, error) {
+	votes := begin(ctx, s, s.adminLimit(), nil, func(ctx context.Context, i int) (driver.Info, error) {
 		return driver.Inspect(ctx, s.nodes[i])
 	}).all(ctx)
 	var heard, down, gone int

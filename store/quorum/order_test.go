@@ -1,7 +1,9 @@
 package quorum_test
 
 import (
+	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -344,4 +346,43 @@ func (c *cluster) owes(t *testing.T, late time.Duration) driver.Request {
 		}
 	}
 	return a
+}
+
+// The vote of a node that was not called says so.
+func TestStore_vote_of_a_call_that_waited(t *testing.T) {
+	bubble(t, options{nodes: 3}, func(t *testing.T, c *cluster) {
+		c.links[0].Freeze()
+		a := exclusive("key", ttl)
+		c.grants(t, a)
+		c.links[1].Cut(chaos.All)
+		a.TTL = 200 * time.Millisecond // the limit is 20 ms: the call before it has 100 ms
+		_, err := c.store.Acquire(t.Context(), a)
+		var v *quorum.VoteError
+		if !errors.As(err, &v) {
+			t.Fatalf("error %v, want the votes", err)
+		}
+		if got := v.Votes[0].String(); !strings.Contains(got, "not called") {
+			t.Errorf("vote %q, want that the node was not called", got)
+		}
+	})
+}
+
+// If ctx ends before any node has answered, the outcome is unknown.
+func TestStore_Acquire_ends_before_any_answer(t *testing.T) {
+	bubble(t, options{nodes: 3}, func(t *testing.T, c *cluster) {
+		for _, l := range c.links {
+			l.Next(chaos.Acquire, chaos.Action{Kind: chaos.ReplyLate, For: 50 * time.Millisecond})
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
+		a := exclusive("key", ttl)
+		res, err := c.store.Acquire(ctx, a)
+		if err == nil || errors.Is(err, driver.ErrUnavailable) {
+			t.Errorf("granted %v, error %v; want an unknown outcome: all nodes have granted it", res.Granted, err)
+		}
+		settle()
+		if n := c.holds(a.ID); n != 0 {
+			t.Errorf("%d nodes hold it, want it released", n)
+		}
+	})
 }

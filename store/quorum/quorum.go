@@ -142,7 +142,7 @@ func (s *Store) declare(name string) error {
 
 // distinct refuses nodes that are the same store.
 func (s *Store) distinct(ctx context.Context) error {
-	infos := begin(ctx, s, s.adminLimit(), func(ctx context.Context, i int) (driver.Info, error) {
+	infos := begin(ctx, s, s.adminLimit(), nil, func(ctx context.Context, i int) (driver.Info, error) {
 		return driver.Inspect(ctx, s.nodes[i])
 	}).all(ctx)
 	for i := range s.nodes {
@@ -244,13 +244,12 @@ func (s *Store) Release(ctx context.Context, id driver.ID) error {
 func (s *Store) release(ctx context.Context, id driver.ID, of *attempt) *round[struct{}] {
 	slots := s.calls.releases(id, len(s.nodes), of)
 	s.claims.forget(id) // after the release is in the queues: see RenewAll
-	return begin(ctx, s, 2*s.within, func(ctx context.Context, i int) (struct{}, error) {
-		err := slots[i].enter(ctx) // a release that overtakes its acquire releases nothing
-		defer slots[i].leave()
-		if err != nil || of != nil && !of.left(i) {
-			return struct{}{}, err
+	// The slots keep the order: a release that overtakes its acquire releases nothing.
+	return begin(ctx, s, 2*s.within, slots, func(ctx context.Context, i int) (struct{}, error) {
+		if of != nil && !of.left(i) {
+			return struct{}{}, nil
 		}
-		err = s.nodes[i].Release(ctx, id)
+		err := s.nodes[i].Release(ctx, id)
 		if err != nil && !errors.Is(err, driver.ErrNotHeld) && !errors.Is(err, driver.ErrUnavailable) {
 			s.calls.suspect(call{id, i}, s.longest)
 		}

@@ -53,7 +53,7 @@ func (s *Store) RenewAll(ctx context.Context, rs []driver.Renewal) []driver.Rene
 	if len(valid) == 0 {
 		return out
 	}
-	all := begin(ctx, s, s.limit(least), func(ctx context.Context, i int) ([]driver.Renewed, error) {
+	all := begin(ctx, s, s.limit(least), nil, func(ctx context.Context, i int) ([]driver.Renewed, error) {
 		renewed := driver.RenewAll(ctx, s.nodes[i], valid)
 		for j, r := range valid {
 			if _, ok := risky[call{r.ID, i}]; ok && renewed[j].Err == nil {
@@ -177,7 +177,8 @@ func (s *Store) top(ctx context.Context, node int, r driver.Request) {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.limit(r.TTL), errLate)
 	defer cancel()
 	slot := s.calls.slot(call{r.ID, node}, len(s.nodes))
-	defer slot.leave()
+	defer func() { s.workers.do(slot.leave()) }()
+	slot.wait(ctx)
 	// A later release waits for the slot. An earlier release has removed the claim from s.claims.
 	if slot.enter(ctx) == nil && s.claims.live(r.ID) {
 		_, _ = s.acquire(ctx, node, r)

@@ -10,6 +10,7 @@ import (
 // there are enough: most rounds end after one wait, for any number of nodes.
 type round[T any] struct {
 	s      *Store
+	slots  []slot // by node; nil: the calls have no order
 	f      func(ctx context.Context, i int) (T, error)
 	ctx    context.Context // of the calls: ends with the limit, or when all calls have ended
 	cancel context.CancelFunc
@@ -31,26 +32,37 @@ type vote[T any] struct {
 	given     bool
 }
 
-// begin calls all nodes at once, each with the limit. If the caller stops waiting, the call
+// begin calls all nodes at once, each with the limit. With slots, the call to a node begins when the
+// calls before it have ended; until then it takes no goroutine. If the caller stops waiting, the call
 // continues to its end, because a request that was sent cannot be taken back. An answer after the
 // limit does not count.
-func begin[T any](ctx context.Context, s *Store, limit time.Duration, f func(ctx context.Context, i int) (T, error)) *round[T] {
+func begin[T any](ctx context.Context, s *Store, limit time.Duration, slots []slot, f func(ctx context.Context, i int) (T, error)) *round[T] {
 	n := len(s.nodes)
 	votes := make([]vote[T], 2*n) // one allocation for votes and seen
-	r := &round[T]{s: s, f: f, votes: votes[:n:n], seen: votes[n:], left: n}
+	r := &round[T]{s: s, slots: slots, f: f, votes: votes[:n:n], seen: votes[n:], left: n}
 	r.ctx, r.cancel = context.WithTimeoutCause(context.WithoutCancel(ctx), limit, errLate)
 	s.wg.Add(n)
 	for i := range n {
-		s.workers.do(task{r, i})
+		if t := (task{r, i}); slots == nil || !slots[i].queue(t) {
+			s.workers.do(t)
+		}
 	}
 	return r
 }
 
-// call calls one node.
-func (r *round[T]) call(i int) {
+// call calls one node, and returns the next task for it.
+func (r *round[T]) call(i int) (next task) {
 	defer r.s.wg.Done()
 	v := vote[T]{given: true}
-	v.value, v.err = r.f(r.ctx, i)
+	if r.slots != nil {
+		v.err = r.slots[i].enter(r.ctx)
+	}
+	if v.err == nil {
+		v.value, v.err = r.f(r.ctx, i)
+	}
+	if r.slots != nil {
+		next = r.slots[i].leave()
+	}
 	if v.err == nil && r.ctx.Err() != nil {
 		v.err = errLate
 	}
@@ -64,13 +76,14 @@ func (r *round[T]) call(i int) {
 		r.cancel()
 	}
 	if r.settled == nil {
-		return
+		return next
 	}
 	r.seen[i] = v
 	if r.enough(r.seen) || r.left == 0 {
 		close(r.settled)
 		r.settled = nil
 	}
+	return next
 }
 
 // answer waits until the call to a node has ended, and returns its vote.
@@ -143,6 +156,11 @@ func (r *round[T]) collect(ctx context.Context, votes []vote[T], enough func([]v
 	case <-r.ctx.Done():
 	}
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.settled = nil
-	r.mu.Unlock()
+	for i := range votes {
+		if !votes[i].given && r.slots != nil && r.slots[i].waits() {
+			votes[i].err = errBusy
+		}
+	}
 }

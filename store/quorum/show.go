@@ -63,7 +63,7 @@ func (s *Store) collect(
 		return nil, err
 	}
 	defer leave()
-	votes := begin(ctx, s, limit, func(ctx context.Context, i int) ([]driver.Claim, error) {
+	votes := begin(ctx, s, limit, nil, func(ctx context.Context, i int) ([]driver.Claim, error) {
 		return f(ctx, s.nodes[i])
 	}).all(ctx)
 	var answers [][]driver.Claim

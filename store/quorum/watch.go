@@ -23,7 +23,7 @@ func (s *Store) Watch(ctx context.Context, id driver.ID) <-chan driver.Wake {
 	stop := context.AfterFunc(s.life, cancel) //nolint:contextcheck // it also ends with the store
 	context.AfterFunc(ctx, func() { stop() })
 	w := &watch{s: s, ctx: ctx, out: make(chan driver.Wake, 1), notified: make([]bool, len(s.nodes))}
-	watching := begin(ctx, s, s.within, func(_ context.Context, i int) (bool, error) {
+	watching := begin(ctx, s, s.within, nil, func(_ context.Context, i int) (bool, error) {
 		in := driver.Watch(ctx, s.nodes[i], driver.ID{Key: id.Key})
 		if in != nil {
 			s.wg.Go(func() { w.relay(i, in) })

@@ -18,17 +18,20 @@ type workers struct {
 	wg     sync.WaitGroup
 }
 
-// A task is one call to a node.
+// A task is one call to a node. The zero task is none.
 type task struct {
-	round interface{ call(node int) }
+	round interface{ call(node int) (next task) }
 	node  int
 }
 
 // A worker that is not needed ends after idleLimit at least, and twice idleLimit at most.
 const idleLimit = time.Second
 
-// do lets a worker make a call.
+// do lets a worker make a call, and the calls to the same node that wait for it.
 func (w *workers) do(t task) {
+	if t.round == nil {
+		return
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if n := len(w.idle); n > 0 {
@@ -44,7 +47,9 @@ func (w *workers) do(t task) {
 func (w *workers) work(t task) {
 	tasks := make(chan task, 1)
 	for ok := true; ok; t, ok = <-tasks {
-		t.round.call(t.node)
+		for t.round != nil {
+			t = t.round.call(t.node)
+		}
 		if !w.wait(tasks) {
 			return
 		}

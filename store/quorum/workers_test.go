@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/distlock/distlock/internal/lab/chaos"
 	"github.com/distlock/distlock/store/quorum"
 )
 
@@ -46,5 +47,25 @@ func TestStore_idle_goroutines_end(t *testing.T) {
 			t.Errorf("%d goroutines wait after three seconds without a call", n)
 		}
 		pairs(1) // new workers start
+	})
+}
+
+// A call that waits until the node has answered an earlier one takes no goroutine.
+func TestStore_waiting_calls_take_no_goroutine(t *testing.T) {
+	bubble(t, options{nodes: 3}, func(t *testing.T, c *cluster) {
+		c.links[2].Next(chaos.Acquire, chaos.Action{Kind: chaos.RequestLate, For: 50 * time.Millisecond})
+		a := exclusive("key", ttl)
+		c.grants(t, a)
+		if err := c.store.Release(t.Context(), a.ID); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(60 * time.Millisecond)
+		synctest.Wait()
+		if n := quorum.Idle(c.store); n != 3 {
+			t.Errorf("%d goroutines made the calls, want one for each node", n)
+		}
+		if n := c.holds(a.ID); n != 0 {
+			t.Errorf("%d nodes hold it after the release", n)
+		}
 	})
 }
