@@ -290,8 +290,8 @@ func (s *slot) enter(ctx context.Context) error {
 	return nil
 }
 
-// leave lets the next call begin, and returns its task, which the caller of leave has to do. If this
-// call was not made, the next one begins when all calls before this one have ended.
+// leave lets the next call begin, and returns its task, which the caller of leave has to do. If
+// this call was not made, the next one begins when all calls before this one have ended.
 func (s *slot) leave() (next task) {
 	if s.calls == nil {
 		return task{}

@@ -32,10 +32,10 @@ type vote[T any] struct {
 	given     bool
 }
 
-// begin calls all nodes at once, each with the limit. With slots, the call to a node begins when the
-// calls before it have ended; until then it takes no goroutine. If the caller stops waiting, the call
-// continues to its end, because a request that was sent cannot be taken back. An answer after the
-// limit does not count.
+// begin calls all nodes at once, each with the limit. With slots, the call to a node begins when
+// the calls before it have ended; until then it takes no goroutine. If the caller stops waiting,
+// the call continues to its end, because a request that was sent cannot be taken back. An answer
+// after the limit does not count.
 func begin[T any](ctx context.Context, s *Store, limit time.Duration, slots []slot, f func(ctx context.Context, i int) (T, error)) *round[T] {
 	n := len(s.nodes)
 	votes := make([]vote[T], 2*n) // one allocation for votes and seen
