@@ -73,7 +73,7 @@ func newConnector(conf *client.Config) (sqldriver.Connector, error) {
 }
 
 // Connect makes a connection.
-func (c connector) Connect(ctx context.Context) (sqldriver.Conn, error) {
+func (c connector) Connect(ctx context.Context) (sqldriver.Conn, error) { //nolint:contextcheck // the context inside an endless one
 	if e, ok := ctx.(endless); ok {
 		ctx = e.Context
 	}
@@ -109,7 +109,7 @@ func interruptibly(ctx context.Context, c *sql.Conn, call func(context.Context, 
 		return err != nil, err
 	}
 	dc.begin(ctx)
-	err = call(endless{ctx}, c)
+	err = call(endless{ctx}, c) //nolint:contextcheck // the cutter observes ctx
 	return dc.end() || err != nil, err
 }
 

@@ -45,7 +45,7 @@ func (s *Store) run(ctx context.Context, p *pool, call func(context.Context, *sq
 		if s.closed.Load() {
 			return errClosed
 		}
-		c, err := p.Conn(endless{ctx}) // only Connect waits, and it knows ctx
+		c, err := p.Conn(endless{ctx}) //nolint:contextcheck // only Connect waits, and it knows ctx
 		if err != nil {
 			return connecting(ctx, err)
 		}

@@ -2,6 +2,7 @@ package redis_test
 
 import (
 	"context"
+	"errors"
 	"net"
 	"slices"
 	"strings"
@@ -139,7 +140,7 @@ func (m merger) ProcessHook(next goclient.ProcessHook) goclient.ProcessHook {
 		both := slices.Concat(args[:begin-1], []any{2, other, args[begin]}, own, own)
 		c := goclient.NewCmd(ctx, both...)
 		if err := next(ctx, c); err != nil {
-			if _, replied := err.(goclient.Error); !replied {
+			if reply := goclient.Error(nil); !errors.As(err, &reply) {
 				cmd.SetErr(err)
 				return err
 			}
