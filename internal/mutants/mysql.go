@@ -87,6 +87,11 @@ func mysql() []mutant {
 			Pkg: pkg, Test: "TestStore_ends_with_any_context",
 		},
 		{
+			Name: "mysql-cut-off-is-unavailable", Why: "a call that ended with its context is reported as one that changed nothing",
+			File: "store/mysql/query.go", Old: "			return ctx.Err()\n		}\n		return definite(err)\n", New: "			return sqlrow.Unavailable(ctx.Err())\n		}\n		return definite(err)\n",
+			Pkg: pkg, Test: "TestStore_ends_with_context",
+		},
+		{
 			Name: "mysql-waits-for-a-connection", Why: "a call that waits for a connection does not end with its context",
 			File: "store/mysql/mysql.go", Old: "	case <-ctx.Done():\n		return ctx.Err()\n	}\n}\n\nfunc (p *pool) leave", New: "	}\n}\n\nfunc (p *pool) leave",
 			Pkg: pkg, Test: "TestStore_ends_with_context",

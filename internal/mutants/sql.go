@@ -295,11 +295,6 @@ func sqlMistakes() []mutant {
 			File: renew, Old: "		return 0, &driver.BrokenError{Reason: reason}\n", New: "		return 0, &driver.BrokenError{Reason: reason[:min(8, len(reason))]}\n",
 			Test: "break",
 		},
-		{
-			Name: "sql-cut-off-is-unavailable", Why: "a call that ended with its context is reported as one that changed nothing",
-			File: query, Old: "			return ctx.Err()\n		}\n		return definite(err)\n", New: "			return sqlrow.Unavailable(ctx.Err())\n		}\n		return definite(err)\n",
-			Test: "cut off",
-		},
 	}
 	for i := range rows {
 		r := &rows[i]

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/distlock/distlock/driver"
 	"github.com/distlock/distlock/internal/testenv"
 	"github.com/distlock/distlock/store/mysql"
 )
@@ -39,8 +40,8 @@ func TestStore_ends_with_context(t *testing.T) {
 		t.Errorf("a call that waits for a connection: %v, want the error of its context", err)
 	}
 	cancel()
-	if err := <-first; !errors.Is(err, context.Canceled) {
-		t.Errorf("a call that waits for the server: %v, want the error of its context", err)
+	if err := <-first; !errors.Is(err, context.Canceled) || errors.Is(err, driver.ErrUnavailable) {
+		t.Errorf("a call that waits for the server: %v, want the error of its context: it may be done yet", err)
 	}
 	if took := watch.Elapsed(); took > 2*time.Second {
 		t.Errorf("the calls took %v after the end of their contexts", took)
