@@ -33,7 +33,7 @@ type vote[T any] struct {
 }
 
 // begin calls all nodes at once, each with the limit. With slots, the call to a node begins when
-// the calls before it have ended; until then it takes no goroutine. If the caller stops waiting,
+// the calls before it have ended, and takes no goroutine until then. If the caller stops waiting,
 // the call continues to its end, because a request that was sent cannot be taken back. An answer
 // after the limit does not count.
 func begin[T any](ctx context.Context, s *Store, limit time.Duration, slots []slot, f func(ctx context.Context, i int) (T, error)) *round[T] {
