@@ -181,8 +181,8 @@ func (k *cutter) arm() {
 }
 
 // check ends calls, and runs again for as long as there are calls. It disarms the cutter first: a
-// call that it does not see arms it. A context may do anything when it is asked, such as notify an
-// observer of the end of a lease. So contexts are asked last, and without a lock.
+// call that it does not see arms it. The Err of a context may run any code, such as the observer of
+// a lost lease. So check calls it last, and without a lock.
 func (k *cutter) check() {
 	k.armed.Store(false)
 	k.mu.Lock()

@@ -50,7 +50,7 @@ func TestStore_ends_with_context(t *testing.T) {
 	grant(t, s, exclusive("other"))
 }
 
-// A nosy context calls a function when it is asked for its error, as that of a lost lease calls the
+// A nosy context calls a function in its Err, as the context of a lost lease calls the
 // observer.
 type nosy struct {
 	context.Context
@@ -65,7 +65,7 @@ func (c nosy) Err() error {
 	return c.Context.Err()
 }
 
-// The context of a call uses the store when it is asked for its error, on a new connection. The
+// The context of a call uses the store in its Err, on a new connection. The
 // call ends, and so do the others.
 func TestStore_ends_with_any_context(t *testing.T) {
 	t.Parallel()
@@ -99,7 +99,7 @@ func TestStore_ends_with_any_context(t *testing.T) {
 	select {
 	case err := <-done:
 		if !errors.Is(err, context.Canceled) || !used.Load() {
-			t.Errorf("%v, and the context was asked: %v", err, used.Load())
+			t.Errorf("%v, and the context has used the store: %v", err, used.Load())
 		}
 	case <-time.After(10 * time.Second):
 		t.Fatal("the call does not end")
